@@ -1,13 +1,14 @@
 import Bytes
 
-/// Arrays as PostgreSQL writes them: `{1,NULL,"a b"}`, `{{1,2},{3,4}}`, `[0:1]={7,8}`.
+/// Parser and comparisons of arrays in PostgreSQL's text form, such as `{1,NULL,"a b"}`, `{{1,2},{3,4}}` or
+/// `[0:1]={7,8}`.
 enum ArrayText {
     /// Size and lower bound of each dimension of an array.
     struct Shape {
         var dimensions = 0
         var sizes = InlineArray<6, Int64>(repeating: 0)
         var lowerBounds = InlineArray<6, Int64>(repeating: 1)
-        /// Offset of the array's first brace in the text.
+        /// Byte offset of the array's first brace in the text.
         var body = 0
 
         var count: Int64 {
@@ -17,6 +18,7 @@ enum ArrayText {
         }
     }
 
+    /// Returns the shape of the array; nil if the text is not an array.
     static func shape(_ text: RawSpan) -> Shape? {
         var shape = Shape()
         guard readBounds(text, &shape) else { return nil }
@@ -27,7 +29,7 @@ enum ArrayText {
         return readSizes(text, &shape) ? shape : nil
     }
 
-    /// Reads bounds such as `[0:1][2:3]=`, which PostgreSQL writes only if a lower bound is not 1.
+    /// Reads bounds such as `[0:1][2:3]=`. PostgreSQL writes them only if a lower bound is not 1.
     private static func readBounds(_ text: RawSpan, _ shape: inout Shape) -> Bool {
         var at = 0
         var dimension = 0
@@ -57,7 +59,7 @@ enum ArrayText {
         return nil
     }
 
-    /// Counts the elements in the first group of each depth, which is enough because arrays are rectangular.
+    /// Counts the elements in the first group of each depth. That is sufficient, because arrays are rectangular.
     private static func readSizes(_ text: RawSpan, _ shape: inout Shape) -> Bool {
         var depth = 0
         var at = shape.body
@@ -68,7 +70,7 @@ enum ArrayText {
         assert(depth >= 1 && depth <= 6, "an array opens at least one brace")
         shape.dimensions = depth
         for dimension in 0..<depth { shape.sizes[dimension] = 1 }
-        // The first groups down to this depth are still open.
+        // Depth down to which all enclosing groups are the first of their depth.
         var opened = depth
         while at < text.byteCount {
             switch text.byte(at) {
@@ -88,7 +90,7 @@ enum ArrayText {
         return depth == 0
     }
 
-    /// Returns the offset after the quote that closes the quote at `start`, or nil if no quote closes it.
+    /// Returns the byte offset after the quoted text that begins at `start`; nil if no quote ends it.
     static func quoteEnd(_ text: RawSpan, _ start: Int) -> Int? {
         assert(text.byte(start) == UInt8(ascii: "\""), "a quote that does not open")
         var at = start + 1
@@ -103,7 +105,7 @@ enum ArrayText {
     }
 }
 
-/// Text of an array's element, still with its escapes.
+/// Element of an array, in the text of the array. Escapes are not removed yet.
 enum ArrayElement: ~Escapable {
     case null
     case plain(RawSpan)
@@ -116,7 +118,7 @@ enum ArrayElement: ~Escapable {
         }
     }
 
-    /// Calls `body` with the element's text, without escapes. The text of NULL is empty.
+    /// Calls `body` with the element's text, after removing its escapes. The text of NULL is empty.
     func withText<Result>(_ body: (RawSpan) -> Result) -> Result {
         switch self {
         case .null: return body(RawSpan())
@@ -142,12 +144,12 @@ enum ArrayElement: ~Escapable {
     }
 }
 
-/// Iterator over an array's elements in their stored order, for any number of dimensions.
+/// Iterator over the elements of an array of any number of dimensions, in their stored order.
 struct ArrayElements: ~Escapable {
     private let text: RawSpan
     private var at: Int
 
-    /// Creates an iterator over `text`, which must have the given shape.
+    /// Creates an iterator over `text`, whose shape must be `shape`.
     @_lifetime(copy text)
     init(_ text: RawSpan, _ shape: ArrayText.Shape) {
         self.text = text
@@ -188,7 +190,8 @@ struct ArrayElements: ~Escapable {
 // MARK: Comparing
 
 extension ArrayText {
-    /// Returns the elements of an array of any dimensions (nil for NULL), or nil if the text is not an array.
+    /// Returns the elements of an array of any number of dimensions; nil stands for NULL. Returns nil if the text is
+    /// not an array.
     static func elements(_ bytes: [UInt8]) -> [[UInt8]?]? {
         // SAFETY: any byte is a valid UInt8, and the span lives as long as the bytes.
         let text = unsafe bytes.span.bytes
@@ -201,7 +204,7 @@ extension ArrayText {
         return elements
     }
 
-    /// Compares like `array_eq`: bounds count, and NULL equals NULL.
+    /// Compares like PostgreSQL's `array_eq`: the bounds count too, and NULL equals NULL. Nil if only PostgreSQL knows.
     static func equal(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }
         guard compareShapes(a, b) == 0 else { return false }
@@ -224,7 +227,8 @@ extension ArrayText {
         one.withText { a in other.withText { b in comparator.equalElements(a, b) } }
     }
 
-    /// Compares like `array_cmp`: first by elements, with NULL after all others, then by shape.
+    /// Compares like PostgreSQL's `array_cmp`: first the elements, with NULL after all values, then the shapes. Nil if
+    /// only PostgreSQL knows.
     static func order(
         _ left: RawSpan, _ right: RawSpan, by comparator: Comparator, _ constants: borrowing Constants
     ) -> Int? {
@@ -245,7 +249,7 @@ extension ArrayText {
         _ one: borrowing ArrayElement, _ other: borrowing ArrayElement, _ comparator: Comparator,
         _ constants: borrowing Constants
     ) -> Int? {
-        // Values that are written alike are equal even where their order is not known.
+        // Elements with the same text are equal, even if the hub does not know the order of their type.
         one.withText { a in
             other.withText { b in
                 a.equals(b) ? 0 : comparator.orderElements(a, b, constants)
@@ -265,8 +269,8 @@ extension ArrayText {
         return 0
     }
 
-    /// Computes `@>`: true if each element of `part` equals one of `whole`. NULL equals nothing, and shapes do not
-    /// count.
+    /// Evaluates `@>`: true if each element of `part` equals an element of `whole`. NULL equals nothing, and the shapes
+    /// do not matter. Nil if only PostgreSQL knows.
     static func contains(_ whole: RawSpan, _ part: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(whole), let b = shape(part) else { return nil }
         var wanted = ArrayElements(part, b)
@@ -279,7 +283,7 @@ extension ArrayText {
         return true
     }
 
-    /// Computes `&&`: true if an element of one array equals an element of the other.
+    /// Evaluates `&&`: true if some element of one array equals one of the other. Nil if only PostgreSQL knows.
     static func overlaps(_ left: RawSpan, _ right: RawSpan, by comparator: Comparator) -> Bool? {
         guard let a = shape(left), let b = shape(right) else { return nil }
         var candidates = ArrayElements(right, b)
@@ -292,7 +296,7 @@ extension ArrayText {
         return false
     }
 
-    /// Computes `value = ANY (array)`.
+    /// Evaluates `value = ANY (array)`.
     static func has(_ array: RawSpan, _ value: RawSpan, by comparator: Comparator) -> Truth {
         guard let shape = shape(array) else { return .ask }
         var elements = ArrayElements(array, shape)

@@ -1,12 +1,12 @@
-/// Canonical form of a value that a client wrote: the text that PostgreSQL would write. The process computes it for
-/// types where that is simple. For other types, and for doubtful texts, it asks PostgreSQL.
+/// Canonical form of a value that a client wrote, which is the text that PostgreSQL would write. The hub converts types
+/// for which that is simple. It asks PostgreSQL about other types and about doubtful texts.
 enum CanonicalText {
     case ready([UInt8])
     case ask
 
     static func of(_ text: String, _ type: TypeFacts) throws(FilterRefusal) -> CanonicalText {
         if case .enumeration(let labels) = type.shape {
-            // A label may have been added since the labels were read.
+            // The enumeration may have a label that was added after the labels were read.
             return labels.contains(text) ? .ready(Array(text.utf8)) : .ask
         }
         guard type.shape == .base else { return .ask }
@@ -17,14 +17,14 @@ enum CanonicalText {
         case TypeOID.bool: return .ready(try boolean(text))
         case TypeOID.uuid: return .ready(try uuid(text))
         case TypeOID.text, TypeOID.varchar, TypeOID.bpchar: return .ready(Array(text.utf8))
-        // PostgreSQL truncates a longer name.
+        // PostgreSQL truncates a longer name, so it is asked.
         case TypeOID.name: return text.utf8.count < 64 ? .ready(Array(text.utf8)) : .ask
         case TypeOID.numeric: return numeric(text)
         default: return .ask
         }
     }
 
-    /// True if C's `isspace` accepts the byte.
+    /// True if the C function `isspace` accepts the byte.
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
 
     private static func trimmed(_ text: String) -> ArraySlice<UInt8> {
@@ -41,7 +41,7 @@ enum CanonicalText {
         var digits = trimmed(text)
         let isNegative = digits.first == UInt8(ascii: "-")
         if isNegative || digits.first == UInt8(ascii: "+") { digits = digits.dropFirst() }
-        // Newer servers read 0x1f, 0b1 and 1_000.
+        // Newer versions of PostgreSQL read 0x1f, 0b1 and 1_000, older ones do not.
         if digits.contains(where: { "_xXoObB".utf8.contains($0) }) { return .ask }
         guard !digits.isEmpty else { throw .syntax(type, text) }
         var value: Int64 = 0
@@ -60,7 +60,8 @@ enum CanonicalText {
         return .ready(Array(String(value).utf8))
     }
 
-    /// Appends a digit. The value is kept negative, because the smallest number has no positive counterpart.
+    /// Appends a digit to a negative value. Values are negative here, because the smallest number has no positive
+    /// counterpart. Nil if the result is too large.
     private static func appending(_ digit: Int64, to value: Int64) -> Int64? {
         assert(value <= 0 && (0...9).contains(digit), "kept negative, and by one digit more")
         let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
@@ -74,14 +75,14 @@ enum CanonicalText {
         let word = trimmed(text).map { (0x41...0x5a).contains($0) ? $0 + 32 : $0 }
         let truths = ["true", "yes", "on", "1"]
         let untruths = ["false", "no", "off", "0"]
-        // PostgreSQL accepts the beginning of a word if no other word begins with it.
+        // PostgreSQL accepts an abbreviation of a word if it is not one of another word too.
         let isClear = !word.isEmpty && word != [UInt8(ascii: "o")]
         if isClear, truths.contains(where: { $0.utf8.starts(with: word) }) { return [UInt8(ascii: "t")] }
         if isClear, untruths.contains(where: { $0.utf8.starts(with: word) }) { return [UInt8(ascii: "f")] }
         throw .syntax("boolean", text)
     }
 
-    /// Reads sixteen pairs of digits. A hyphen is allowed after every second pair, and braces around the whole.
+    /// Reads sixteen pairs of hexadecimal digits. A hyphen is allowed after every second pair, and braces around all.
     private static func uuid(_ text: String) throws(FilterRefusal) -> [UInt8] {
         var rest = Array(text.utf8)[...]
         let isBraced = rest.first == UInt8(ascii: "{")
@@ -111,7 +112,7 @@ enum CanonicalText {
 
     // MARK: Numeric
 
-    /// Reads digits with at most one point. Exponents, NaN and malformed texts are left to PostgreSQL.
+    /// Reads digits with at most one decimal point. PostgreSQL is asked about exponents, NaN and malformed texts.
     private static func numeric(_ text: String) -> CanonicalText {
         var rest = trimmed(text)
         let isNegative = rest.first == UInt8(ascii: "-")
@@ -129,10 +130,10 @@ enum CanonicalText {
     }
 }
 
-/// Lists as clients write them, in the form of PostgreSQL's array literals.
+/// Lists that clients write in the syntax of PostgreSQL's array literals.
 enum ArrayLiteral {
-    /// Returns the elements of a plain list, with nil for NULL. Returns nil if the list is nested, has escapes outside
-    /// of quotes or is malformed: PostgreSQL then reads the list.
+    /// Returns the elements of a simple list; nil stands for NULL. Returns nil if the list is nested, has escapes
+    /// outside quotes, or is malformed. PostgreSQL must then read it.
     static func plainElements(_ bytes: [UInt8]) -> [[UInt8]?]? {
         guard bytes.count >= 2, bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}") else { return nil }
         var reader = ListReader(rest: bytes.dropFirst().dropLast())
@@ -147,7 +148,7 @@ enum ArrayLiteral {
         }
     }
 
-    /// Returns the list as an array literal that PostgreSQL can read.
+    /// Returns the list in the syntax of PostgreSQL's array literals.
     static func text(_ elements: [[UInt8]?]) -> String {
         let texts = elements.map { element in
             guard let element else { return "NULL" }
@@ -168,7 +169,8 @@ enum ArrayLiteral {
             rest = rest.drop { $0 == 0x20 || (0x09...0x0d).contains($0) }
         }
 
-        /// Reads the next element, which is itself nil for NULL. The reader then stands at a comma or at the end.
+        /// Reads the next element; its value is nil for NULL. Returns nil if the element is not simple. The reader is
+        /// then at a comma or at the end.
         mutating func element() -> [UInt8]?? {
             skipSpace()
             let element: [UInt8]?? = rest.first == UInt8(ascii: "\"") ? quoted() : bare()

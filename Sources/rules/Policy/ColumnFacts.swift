@@ -1,17 +1,17 @@
-/// Type of a column as the catalog describes it, with the facts that comparisons need. A domain is replaced by its base
-/// type.
+/// Type of a column as the catalog describes it, with the facts that comparisons need. If the type is a domain, this is
+/// its base type.
 public struct TypeFacts: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
         case base
         indirect case array(of: TypeFacts)
-        /// Labels in the type's order.
+        /// Enumeration. The labels have the order of the type.
         case enumeration(labels: [String])
-        /// Composite, range and extension types. Only PostgreSQL compares their values.
+        /// Composite, range or extension type. Only PostgreSQL can compare its values.
         case other
     }
 
     public var oid: UInt32
-    /// Name as `format_type` writes it, `integer` or `timestamp with time zone`: usable in messages and casts.
+    /// Name as PostgreSQL's `format_type` writes it, such as `timestamp with time zone`. Messages and casts can use it.
     public var name: String
     public var shape: Shape
 
@@ -22,19 +22,21 @@ public struct TypeFacts: Sendable, Hashable {
     }
 }
 
-/// The rules by which a column's text is compared.
+/// Rules by which the texts of a column are compared.
 public enum Collation: Sendable, Hashable {
     /// The type has no collation.
     case none
-    /// `C` or `POSIX`: equality and order are bytewise.
+    /// The collation is `C` or `POSIX`: equality and order are those of the bytes.
     case bytewise
-    /// Equality is bytewise, but only PostgreSQL knows the order. The name is quoted for use in COLLATE; nil means the
-    /// database's own collation.
+    /// Texts are equal if their bytes are, but only PostgreSQL knows their order. The name is quoted for COLLATE; nil
+    /// means the database's default collation.
     case deterministic(name: String?)
+    /// Only PostgreSQL knows if two texts are equal. The name is as for `deterministic`.
     case nondeterministic(name: String?)
 }
 
-/// Column of a table that clients can subscribe to. The column's index in the catalog's list is called its *slot*.
+/// Facts about a column of a table that clients can subscribe to. The column's index in the catalog's list is its
+/// *slot*.
 public struct ColumnFacts: Sendable, Hashable {
     public var name: String
     public var type: TypeFacts

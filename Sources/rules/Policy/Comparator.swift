@@ -1,14 +1,14 @@
 import Bytes
 
-/// Comparator for the values of one column. Works on their texts and gives the results of PostgreSQL's own functions.
+/// Comparator for the values of one column. It works on their texts, with the same results as PostgreSQL's functions.
 ///
-/// Methods return nil if only PostgreSQL knows the answer. Memory is allocated only for elements of arrays that are
+/// A method returns nil if only PostgreSQL knows the answer. Memory is allocated only for array elements that are
 /// written with escapes.
 struct Comparator: Sendable, Hashable {
     enum Kind: UInt8, Sendable {
-        /// Equality and order are bytewise.
+        /// Equality and order are those of the bytes.
         case bytes
-        /// Equality is bytewise; only PostgreSQL knows the order.
+        /// Equality is that of the bytes; only PostgreSQL knows the order.
         case bytesUnordered
         case blankPadded
         case blankPaddedUnordered
@@ -22,14 +22,14 @@ struct Comparator: Sendable, Hashable {
         case interval
         case enumeration
         case jsonb
-        /// Comparison that PostgreSQL alone can make.
+        /// Only PostgreSQL can compare the values.
         case opaque
     }
 
     var kind: Kind
-    /// True if the values are arrays whose elements are of this kind.
+    /// True if the values are arrays. `kind` is then that of their elements.
     var isArray: Bool
-    /// Index of an enumeration's first label among the predicate's constants.
+    /// Index of the enumeration's first label among the predicate's constants.
     var firstLabel: Int32 = 0
     var labelCount: Int32 = 0
 
@@ -89,7 +89,7 @@ struct Comparator: Sendable, Hashable {
 // MARK: Capabilities
 
 extension Comparator {
-    /// Form in which equal values have equal bytes. Nil if no piece of the text is such a form.
+    /// Form in which equal values have equal bytes. Nil if the type has no such form that is a part of the text itself.
     var keyForm: KeyForm? {
         guard !isArray else { return nil }
         switch kind {
@@ -101,7 +101,7 @@ extension Comparator {
         }
     }
 
-    /// True if the order of values is known, and not only their equality.
+    /// True if the comparator knows the order of values, not only their equality.
     var isOrdered: Bool {
         switch kind {
         case .bytesUnordered, .blankPaddedUnordered, .jsonb, .opaque: false
@@ -109,11 +109,11 @@ extension Comparator {
         }
     }
 
-    /// True if the comparator can tell whether one value contains another.
+    /// True if the comparator can evaluate if one value contains another.
     var hasContainment: Bool { isArray || kind == .jsonb }
 
-    /// True if the process can evaluate LIKE: the type is text with bytewise equality. LIKE compares the characters
-    /// themselves.
+    /// True if the hub can evaluate LIKE for values of this type: a text type whose equality is that of the bytes. LIKE
+    /// compares the characters themselves.
     func takesPatterns(_ type: TypeFacts) -> Bool {
         guard !isArray else { return false }
         switch type.oid {
@@ -144,7 +144,8 @@ extension Comparator {
         }
     }
 
-    /// Returns a negative number, zero or a positive number; nil if only PostgreSQL knows the order.
+    /// Compares two values. Returns a negative number, zero or a positive number; nil if only PostgreSQL knows the
+    /// order.
     func order(_ left: RawSpan, _ right: RawSpan, _ constants: borrowing Constants) -> Int? {
         isArray ? ArrayText.order(left, right, by: self, constants) : orderElements(left, right, constants)
     }
@@ -171,7 +172,7 @@ extension Comparator {
         return left < right ? -1 : left > right ? 1 : 0
     }
 
-    /// Returns the label's position in the type's order, or nil for a label that was added later.
+    /// Returns the position of a label in the enumeration's order; nil for a label that was added later.
     private func label(_ text: RawSpan, _ constants: borrowing Constants) -> Int32? {
         assert(kind == .enumeration && firstLabel >= 0 && labelCount >= 0, "labels of what has none")
         for index in 0..<labelCount where constants[firstLabel + index].equals(text) { return index }
@@ -179,7 +180,7 @@ extension Comparator {
     }
 }
 
-/// Constants of a predicate, read in place from its pool.
+/// Constants of a predicate, read in place from the predicate's pool of bytes.
 struct Constants: ~Escapable {
     private let places: Span<Predicate.Constant>
     private let pool: RawSpan
@@ -200,7 +201,7 @@ struct Constants: ~Escapable {
 }
 
 enum ByteOrder {
-    /// Compares like `memcmp`, and then by length.
+    /// Compares bytes like `memcmp`; if one text begins with the other, the shorter comes first.
     static func compare(_ left: RawSpan, _ right: RawSpan) -> Int {
         let common = min(left.byteCount, right.byteCount)
         var at = 0

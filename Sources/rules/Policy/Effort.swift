@@ -1,13 +1,13 @@
-/// Upper estimate of the work to evaluate a filter on a row, charged to the filter's holder. The unit is about half a
-/// nanosecond.
+/// Upper estimate of the work to evaluate a filter on a row. It is charged to the client that owns the filter. The unit
+/// is about half a nanosecond.
 ///
-/// The estimate is known before evaluation. Conditions have a fixed cost on every row. A condition that searches in a
-/// value costs the product of both lengths. Policies cost nothing, because their holders do not choose them.
+/// The estimate is known before evaluating. Each condition has a fixed cost. A condition that searches within a value
+/// costs the product of the lengths of value and pattern. Policies cost nothing, because clients do not choose them.
 public struct Effort: Sendable, Hashable {
     static let none = Effort(fixed: 0, searched: [])
     private static let ofCondition = 32
 
-    /// Column that is searched, and the cost of each byte of its value.
+    /// Column whose value is searched, with the cost for each byte of the value.
     struct Searched: Hashable {
         let slot: Int
         var ofByte: Int
@@ -42,6 +42,7 @@ public struct Effort: Sendable, Hashable {
         self.init(fixed: fixed, searched: searched)
     }
 
+    /// Returns the estimate for this row.
     public func on(_ row: borrowing RowImage) -> Int {
         var effort = fixed
         for part in searched where row.kind(part.slot) == .text {

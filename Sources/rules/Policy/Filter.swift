@@ -1,28 +1,29 @@
-/// The operators of filters, as clients write them after a column.
+/// Operators of filters, as clients write them after a column.
 public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     case eq, neq, lt, lte, gt, gte
     case `in`
     case like, ilike, match, imatch
     case `is`, isdistinct
-    // Operators for arrays, jsonb and ranges. PostgREST has them, the reference (Supabase Realtime) does not.
-    /// Contains the value, `@>`.
+    // The following operators for arrays, jsonb and ranges exist in PostgREST but not in Supabase Realtime.
+    /// The column contains the value (`@>`).
     case cs
-    /// Is contained in the value, `<@`.
+    /// The column is contained in the value (`<@`).
     case cd
-    /// Overlaps the value, `&&`.
+    /// The column overlaps the value (`&&`).
     case ov
-    /// Lies strictly left of the value, `<<`.
+    /// The column lies strictly left of the value (`<<`).
     case sl
-    /// Lies strictly right of the value, `>>`.
+    /// The column lies strictly right of the value (`>>`).
     case sr
-    /// Does not extend to the right of the value, `&<`.
+    /// The column does not extend to the right of the value (`&<`).
     case nxr
-    /// Does not extend to the left of the value, `&>`.
+    /// The column does not extend to the left of the value (`&>`).
     case nxl
-    /// Is adjacent to the value, `-|-`.
+    /// The column is adjacent to the value (`-|-`).
     case adj
 
-    /// True if the operator's value is a literal of an array, a range or JSON. Commas in it do not end a condition.
+    /// True if the operator's value is a literal of an array, range or JSON, in which a comma does not end the
+    /// condition.
     var takesLiteral: Bool {
         switch self {
         case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: true
@@ -31,11 +32,11 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// One condition of a filter: `column=op.value` or `column=not.op.value`.
+/// Condition of a filter: `column=op.value` or `column=not.op.value`.
 public struct FilterCondition: Sendable, Hashable {
     public var column: String
     public var comparison: FilterOperator
-    /// Value without its quotes. For `in`, the list as an array literal, `{new,open}`.
+    /// Value without its quotes. For `in`, the list in the syntax of array literals, such as `{new,open}`.
     public var value: String
     public var isNegated: Bool
 
@@ -47,15 +48,15 @@ public struct FilterCondition: Sendable, Hashable {
     }
 }
 
-/// Filter of a subscription as a tree, parsed but not yet checked against a table.
+/// Filter of a subscription as a tree. It has been parsed, but not checked against a table.
 public indirect enum Filter: Sendable, Hashable {
     case condition(FilterCondition)
     case all([Filter])
     case any([Filter])
-    /// Negation of a group. A condition has its own flag for negation.
+    /// Negation of a group. A condition has a flag of its own for negation.
     case not(Filter)
 
-    /// Limits for the text of a filter.
+    /// Limits for a filter.
     public struct Bounds: Sendable {
         public var bytes: Int
         public var conditions: Int
@@ -69,7 +70,7 @@ public indirect enum Filter: Sendable, Hashable {
         }
     }
 
-    /// Parses the text into a tree. Returns nil if the text is blank.
+    /// Parses the text of a filter. Nil if the text is blank.
     public static func parse(_ text: String, within bounds: Bounds) throws(FilterError) -> Filter? {
         guard text.utf8.count <= bounds.bytes else { throw FilterError("filter is longer than \(bounds.bytes) bytes") }
         guard !text.utf8.contains(0) else { throw FilterError("filter contains a NUL character") }
@@ -77,7 +78,7 @@ public indirect enum Filter: Sendable, Hashable {
         return try parser.filter()
     }
 
-    /// All conditions of the filter, from left to right.
+    /// All conditions in the filter, from left to right.
     public var conditions: [FilterCondition] {
         switch self {
         case .condition(let condition): [condition]
@@ -87,23 +88,23 @@ public indirect enum Filter: Sendable, Hashable {
     }
 }
 
-/// Error in a filter's text, in the words of the reference.
+/// Error in the text of a filter, worded as by Supabase Realtime.
 public struct FilterError: Error, Sendable, Hashable {
     public var detail: String
 
     public init(_ detail: String) { self.detail = detail }
 
-    /// Message that the hub sends to the client.
+    /// Message for the client.
     public var message: String { "Error parsing `filter` params: " + detail }
 
-    /// Creates an error whose detail lists the parts found, as Elixir's `inspect` prints them. Clients expect this
+    /// Creates an error that lists the found parts of the text, as Elixir's `inspect` prints them. Clients expect this
     /// form.
     static func found(_ parts: [ArraySlice<UInt8>]) -> FilterError {
         FilterError("[" + parts.map { Inspection.text(of: $0) }.joined(separator: ", ") + "]")
     }
 }
 
-/// Strings as Elixir's `inspect` prints them.
+/// Conversion of strings to the form in which Elixir's `inspect` prints them.
 public enum Inspection {
     public static func text(of text: String) -> String { self.text(of: Array(text.utf8)[...]) }
 
@@ -145,7 +146,7 @@ public enum Inspection {
         }
     }
 
-    /// Returns the bytes as `inspect` prints a binary, which shows at most fifty elements.
+    /// Returns the bytes as `inspect` prints a binary, with at most fifty of them.
     private static func binary(_ bytes: ArraySlice<UInt8>) -> String {
         let shown = bytes.prefix(50).map { String($0) } + (bytes.count > 50 ? ["..."] : [])
         return "<<" + shown.joined(separator: ", ") + ">>"

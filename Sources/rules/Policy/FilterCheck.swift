@@ -1,7 +1,8 @@
-/// Reason for refusing a subscription, in PostgreSQL's terms. Clients see `ERROR sqlstate (condition) message`.
+/// Reason for refusing a subscription, in the form of a PostgreSQL error. Clients see `ERROR sqlstate (condition)
+/// message`.
 public struct FilterRefusal: Error, Sendable, Hashable {
     public var sqlState: String
-    /// Name of the SQL state, such as `raise_exception`.
+    /// Name of the error code, such as `raise_exception`.
     public var condition: String
     public var message: String
 
@@ -11,7 +12,7 @@ public struct FilterRefusal: Error, Sendable, Hashable {
         self.message = message
     }
 
-    /// Creates a refusal like those that the reference's own trigger raises.
+    /// Creates a refusal like those that the trigger in Supabase Realtime's schema raises.
     static func raised(_ message: String) -> FilterRefusal {
         FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
     }
@@ -35,21 +36,21 @@ public struct FilterRefusal: Error, Sendable, Hashable {
     }
 }
 
-/// Value that PostgreSQL must convert to its canonical form before the hub can create the predicate.
+/// Value in a filter that PostgreSQL must convert to its canonical form, before the hub can make a predicate of it.
 public struct Literal: Sendable, Hashable {
-    /// Name of the type, usable in a cast.
+    /// Name of the type, as a cast needs it.
     public var typeName: String
     public var text: String
     /// True for the list of an `in` and for a value of an array type.
     public var isArray: Bool
-    /// Query for the canonical text (one row, one column), as the type's output function writes it. `$1` is the text,
-    /// without a declared type. The query fails if the text is not a value of the type, or if the type has no such
+    /// Query that returns the canonical text, as the type's output function writes it. Parameter `$1` is the client's
+    /// text, without a declared type. The query fails if the text is not a value of the type, or if the type lacks the
     /// operator.
     public var sql: String
-    /// Prefix for PostgreSQL's message about a pattern that it cannot read.
+    /// Text that precedes PostgreSQL's message about an invalid pattern; nil for other values.
     var complaint: String?
 
-    /// Returns the refusal to send to the client after PostgreSQL refused the value.
+    /// Returns the refusal for the client after PostgreSQL has refused the value.
     public func refusal(sqlState: String, condition: String, message: String) -> FilterRefusal {
         guard let complaint, sqlState == "2201B" else {
             return FilterRefusal(sqlState: sqlState, condition: condition, message: message)
@@ -58,20 +59,22 @@ public struct Literal: Sendable, Hashable {
     }
 }
 
-/// Filter that was checked against a table: its columns exist, and operators and types fit. Lists the literals that
-/// PostgreSQL must convert before the filter can become a predicate.
+/// Filter that was checked against a table: its columns exist, and operators fit the types. It lists the literals that
+/// PostgreSQL must convert before the hub can make a predicate of the filter.
 public struct FilterCheck: Sendable {
     public struct Settings: Sendable {
-        /// Maximum number of elements of an `in`.
+        /// Maximum number of elements in the list of an `in`.
         public var maximumListElements: Int
-        /// Maximum number of keys by which the index finds one predicate. With more keys, the predicate is scanned.
+        /// Maximum number of keys by which the index finds a predicate. A predicate with more keys is evaluated for
+        /// every row.
         public var maximumKeys: Int
-        /// Maximum number of keys of a policy's predicate, which has a key for each membership of its holder.
+        /// Maximum number of keys of a policy's predicate, which has a key for each membership row of the holder.
         public var maximumPolicyKeys: Int
-        /// Maximum product of a value's bytes and the bytes of a pattern or part that is searched in it. Beyond that
-        /// the hub asks PostgreSQL, which may give up; a socket loop may not.
+        /// Maximum product of the lengths of a value and of a pattern that is searched in it. Above it the hub asks
+        /// PostgreSQL, whose statement can time out. A socket loop has no such timeout.
         public var maximumWork: Int
-        /// Slots of the columns that the role may not read. For a filter these columns do not exist.
+        /// Slots of the columns that the role may not read. A filter on one of them fails as if the column did not
+        /// exist.
         public var hiddenSlots: Set<Int>
         public var text: TextRules
 
@@ -88,7 +91,7 @@ public struct FilterCheck: Sendable {
         }
     }
 
-    /// Literals in the order in which `Predicate` expects their canonical forms.
+    /// Literals, in the order in which `Predicate` expects their canonical forms.
     public private(set) var literals: [Literal] = []
     let columns: [ColumnFacts]
     let settings: Settings
@@ -126,13 +129,13 @@ struct CheckedTest: Sendable {
 
 enum CheckedValue: Sendable {
     case word(TruthWord)
-    /// Elements already in canonical form, with nil for NULL. Only `in` may have more or fewer than one.
+    /// Elements in canonical form; nil stands for NULL. Operators other than `in` have exactly one.
     case ready([[UInt8]?])
-    /// Index of a literal in the check's list.
+    /// Literal that PostgreSQL must convert, as an index in the check's list.
     case literal(Int)
 }
 
-/// Words that may follow `is`.
+/// Words that may follow the operator `is`.
 enum TruthWord: String, Sendable {
     case null, `true`, `false`, unknown
 
@@ -181,7 +184,8 @@ extension FilterCheck {
         }
     }
 
-    /// True if the database's encoding certainly has the text. PostgreSQL refuses a text that its encoding lacks.
+    /// True if the database's encoding certainly has all characters of the text. PostgreSQL refuses a text that it
+    /// cannot encode.
     private func isSure(of text: [UInt8]) -> Bool { settings.text.encoding == .utf8 || text.allSatisfy { $0 < 0x80 } }
 
     private func word(_ condition: FilterCondition, _ type: TypeFacts) throws(FilterRefusal) -> TruthWord {
@@ -236,12 +240,12 @@ extension FilterCheck {
         return .ready([pattern])
     }
 
-    /// True if the type has the operator. Accepts varchar, as PostgreSQL does; the reference refuses it.
+    /// True if the type has the operator. It accepts varchar like PostgreSQL, although Supabase Realtime does not.
     private static func takes(_ comparison: FilterOperator, _ type: TypeFacts) -> Bool {
         switch type.oid {
         case TypeOID.text, TypeOID.varchar, TypeOID.name, TypeOID.bpchar: true
         case TypeOID.bytea: comparison == .like
-        // A type of an extension (citext) may have the operator, so PostgreSQL is asked.
+        // An extension's type (such as citext) may have the operator, so PostgreSQL is asked.
         case TypeOID.firstOfUsers...: type.shape == .other || type.shape == .base
         default: false
         }
@@ -264,14 +268,14 @@ extension FilterCheck {
         )
     }
 
-    /// Returns SQL that applies the operator with the value itself on both sides.
+    /// Returns SQL that applies the operator to the column's type, with the value on both sides.
     private static func trial(_ comparison: FilterOperator, _ column: ColumnFacts) -> String {
         "(CAST(v AS \(SQLType.name(column.type)))\(SQLType.collate(column.collation)) \(SQLType.symbol(comparison)) v)"
     }
 
     private mutating func askList(_ condition: FilterCondition, _ type: TypeFacts) -> CheckedValue {
         let name = SQLType.array(of: type)
-        // The operator must exist even with NULL on its left.
+        // PostgreSQL must find the operator even if the left side is NULL.
         let tried = "(CAST(NULL AS \(SQLType.name(type))) = ANY (v))"
         return add(
             Literal(
@@ -283,7 +287,8 @@ extension FilterCheck {
         return .literal(literals.count - 1)
     }
 
-    /// Returns a query that casts the value and tries the operator, so that PostgreSQL reports a missing one at once.
+    /// Returns a query that casts the value and tries the operator. PostgreSQL then reports a missing operator
+    /// immediately.
     private static func probe(_ type: String, _ tried: String) -> String {
         "SELECT v FROM (SELECT CAST($1 AS \(type)) AS v) AS literal WHERE \(tried) IS NULL OR \(tried) IS NOT NULL"
     }

@@ -1,11 +1,9 @@
-/// Lowering of a checked filter, whose literals are canonical, to predicate nodes. The process decides filters by the
-/// same functions as policies.
+/// Conversion of a checked filter to predicate nodes. The hub evaluates filters with the same functions as policies.
 struct FilterLowering {
     private let check: FilterCheck
     private let canonical: [String]
 
-    /// Lowers the filter to a node. `canonical` holds the canonical form of each of the check's literals, in their
-    /// order.
+    /// Converts the filter. `canonical` has the canonical text of each of the check's literals, in their order.
     static func node(_ check: FilterCheck, _ canonical: [String]) throws(FilterRefusal) -> PredicateNode {
         precondition(canonical.count == check.literals.count, "each literal has its canonical form")
         let node = try FilterLowering(check: check, canonical: canonical).node(check.root)
@@ -30,7 +28,7 @@ struct FilterLowering {
         return nodes
     }
 
-    /// Returns the node of a condition, or nil if only PostgreSQL can decide it.
+    /// Returns the node of a condition; nil if only PostgreSQL can decide it.
     private func condition(_ test: CheckedTest) throws(FilterRefusal) -> PredicateNode? {
         switch test.value {
         case .word(let word): return Self.condition(test.slot, word)
@@ -56,7 +54,7 @@ struct FilterLowering {
         assert(test.comparison == .in || elements.count == 1, "what is no list has one value")
         guard let operation = operation(test.comparison, check.columns[test.slot]) else { return nil }
         switch (test.comparison, operation) {
-        // For an array column, the list is an array with more dimensions, whose elements are not arrays.
+        // In a list for an array column, the elements form an array with one more dimension, not a list of arrays.
         case (.in, .compare(.equal, let comparator, _)) where !comparator.isArray:
             return .isIn(test.slot, comparator, elements)
         case (.in, _): return nil
@@ -76,7 +74,7 @@ struct FilterLowering {
     }
 
     private func asked(_ test: CheckedTest) -> PredicateNode {
-        // With an empty list the answer is no, even for NULL. A user's own operator may return anything for NULL.
+        // For an empty list the result is false, even on NULL. A user's own operator may return anything for NULL.
         let isBuiltIn = check.columns[test.slot].type.oid < TypeOID.firstOfUsers
         let ofValue = isBuiltIn && test.comparison != .in
         return .test(

@@ -1,5 +1,5 @@
-/// Parser of a filter's text. The order of its steps is the reference's, and clients can see it: the first split
-/// decides which parts an error shows.
+/// Parser of a filter's text. It splits the text in the same order as Supabase Realtime, because clients can see the
+/// order: error messages list the parts of the first split that failed.
 struct FilterParser {
     private let bytes: [UInt8]
     private let bounds: Filter.Bounds
@@ -60,7 +60,7 @@ struct FilterParser {
         return try condition(column: column.before, column.after)
     }
 
-    /// Returns the end of the segment that starts here: the next comma outside of parentheses and quotes.
+    /// Returns the end of the segment at the current position: the next comma outside parentheses and quotes.
     private func segmentEnd() -> Int {
         var depth = 0
         var previous: UInt8 = 0
@@ -92,7 +92,7 @@ struct FilterParser {
         previous == dot || previous == open || previous == comma
     }
 
-    /// Returns the offset after the quoted run that starts at `start`, or the end of the text if the run is not closed.
+    /// Returns the offset after the quoted text that begins at `start`; the end of the whole text if no quote ends it.
     private func quoteEnd(_ start: Int) -> Int {
         assert(bytes[start] == Self.quote, "a quote that does not open")
         var index = start + 1
@@ -131,7 +131,7 @@ struct FilterParser {
         return "{" + string(value.dropFirst().dropLast()) + "}"
     }
 
-    /// Returns the value without its quotes if the closing quote is its last character; otherwise the value unchanged.
+    /// Returns the value without its quotes. If the value does not end with the closing quote, returns it unchanged.
     private static func unquoted(_ value: Piece) -> String {
         guard value.first == quote else { return string(value) }
         var inside: [UInt8] = []
@@ -155,12 +155,12 @@ struct FilterParser {
         var name: String
         var isAny: Bool
         var isNegated: Bool
-        /// Offset of the group's opening parenthesis.
+        /// Byte offset of the group's opening parenthesis.
         var start: Int
     }
 
-    /// Reads the head of a group: `or=(` or `not.and=(` at the top, `or(` or `not.and(` inside. No parenthesis ever
-    /// follows the name of a column there.
+    /// Reads the head of a group: `or=(` or `not.and=(` at the top level, `or(` or `not.and(` within a group. Nil if
+    /// there is none. A column name in such a place is never followed by a parenthesis.
     private func groupHead(separator: UInt8?) -> GroupHead? {
         var start = at
         let isNegated = bytes[start...].starts(with: "not.".utf8)
@@ -209,7 +209,7 @@ struct FilterParser {
         return try condition(column: column.before, column.after)
     }
 
-    /// Parses `"a.b".eq.1`. Inside a group a column's name may be quoted, because a dot ends an unquoted name.
+    /// Parses a condition such as `"a.b".eq.1`. Within a group a dot ends the column's name, unless the name is quoted.
     private mutating func quotedColumnCondition(_ text: Piece) throws(FilterError) -> Filter {
         let end = quoteEnd(text.startIndex)
         guard end < text.endIndex, bytes[end] == Self.dot else { throw .found([text]) }
@@ -217,7 +217,7 @@ struct FilterParser {
         return try condition(column: Array(name.utf8)[...], text[(end + 1)...])
     }
 
-    /// Returns the end of the element that starts here: a comma or a parenthesis that the element did not open.
+    /// Returns the end of the element at the current position: a comma, or a parenthesis that the element did not open.
     private func elementEnd() -> Int {
         var depth = 0
         var previous = Self.comma
@@ -248,8 +248,8 @@ struct FilterParser {
 
     // MARK: Literals of arrays, ranges and JSON
 
-    /// Returns the end of the balanced literal at `index`, if the value of `cs`, `ov`, `sl` … begins there; otherwise
-    /// nil.
+    /// Returns the end of the balanced literal that begins at `index`. Nil unless the value of an operator such as `cs`
+    /// or `ov` begins there.
     private func literalEnd(_ index: Int, itemStart: Int, separator: UInt8) -> Int? {
         guard index > itemStart, bytes[index - 1] == Self.dot, Self.isBracket(bytes[index], opening: true) else {
             return nil
@@ -258,7 +258,7 @@ struct FilterParser {
         guard let column = Self.split(head, at: separator) else { return nil }
         var name = column.after
         if name.starts(with: "not.".utf8) { name = name.dropFirst(4) }
-        // The length is checked before the name is copied, because this runs at every bracket after a dot.
+        // The length is checked before the name is copied, because this code runs at every bracket after a dot.
         guard name.count <= 3, FilterOperator(rawValue: Self.string(name))?.takesLiteral == true else { return nil }
         return balancedEnd(index)
     }
@@ -281,8 +281,8 @@ struct FilterParser {
         return nil
     }
 
-    /// True for an opening or closing bracket of any kind. A range may open with one kind and close with another,
-    /// `[1,5)`.
+    /// True for an opening (or closing) bracket of any kind. A range may open with one kind and close with another,
+    /// such as `[1,5)`.
     private static func isBracket(_ byte: UInt8, opening: Bool) -> Bool {
         (opening ? "{[(" : "}])").utf8.contains(byte)
     }

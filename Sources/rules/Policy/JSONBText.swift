@@ -1,9 +1,9 @@
 import Bytes
 
-/// `jsonb` values as PostgreSQL writes them: each object has its names once and in one order. The texts of equal values
-/// differ only by the scale of numbers.
+/// Comparisons of `jsonb` values in PostgreSQL's text form. In that form an object has each name once, in a fixed
+/// order. So the texts of equal values differ only in trailing zeros of numbers.
 enum JSONBText {
-    /// Maximum depth of a value. Deeper values are left to PostgreSQL.
+    /// Maximum nesting of a value. The hub asks PostgreSQL about values that are nested more deeply.
     private static let maximumDepth = 64
 
     static func equal(_ left: RawSpan, _ right: RawSpan) -> Bool? {
@@ -35,7 +35,7 @@ enum JSONBText {
         return at
     }
 
-    /// Returns the end of the token at `start`: a string, a number or word, or one sign.
+    /// Returns the end of the token at `start`. A token is a string, a number, a word, or a single punctuation mark.
     private static func tokenEnd(_ text: RawSpan, _ start: Int) -> Int? {
         switch text.byte(start) {
         case UInt8(ascii: "\""): return ArrayText.quoteEnd(text, start)
@@ -68,8 +68,9 @@ extension JSONBText {
         }
     }
 
-    /// Computes `@>` (`JsonbDeepContains`): true if `whole` has the members and elements of `part` at the same depth.
-    /// An array also contains a bare scalar that is one of its elements.
+    /// Evaluates `@>` like PostgreSQL's `JsonbDeepContains`: true if `whole` has the members and elements of `part` at
+    /// the same depth. An array also contains a single scalar that is one of its elements. Nil if only PostgreSQL
+    /// knows.
     static func contains(_ whole: RawSpan, _ part: RawSpan) -> Bool? {
         guard let outer = kind(whole), let inner = kind(part) else { return nil }
         if outer == .array, inner == .scalar { return hasElement(whole, part, maximumDepth) }
@@ -132,7 +133,7 @@ extension JSONBText {
     private struct Items: ~Escapable {
         private let text: RawSpan
         private var at = 1
-        /// Name with its quotes; empty in an array.
+        /// Name of the member with its quotes; empty in an array.
         private(set) var name: RawSpan
         private(set) var value: RawSpan
         private(set) var isWellFormed = true

@@ -1,15 +1,15 @@
 import Bytes
 
-/// Form of a type's texts in which equal values have equal bytes. The form is a piece of the text itself, so the hub
-/// hashes a row's value in place.
+/// Form of a type's texts in which equal values have equal bytes. The form is always a part of the text itself, so the
+/// hub can hash a value in place.
 public enum KeyForm: UInt8, Sendable, Hashable {
-    /// The text itself: PostgreSQL writes equal values alike.
+    /// The text itself, because PostgreSQL writes equal values alike.
     case asIs
-    /// Zeros at the end of a fraction do not count: 1.50 = 1.5.
+    /// The number without zeros at the end of the fraction, because 1.50 equals 1.5.
     case numeric
-    /// The sign of zero does not count: -0 = 0.
+    /// The number without the sign of zero, because -0 equals 0.
     case float
-    /// Blanks at the end do not count.
+    /// The text without blanks at the end.
     case bpchar
 
     @inlinable
@@ -30,7 +30,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
         return hash.value
     }
 
-    /// True if the text of a row is the value whose canonical bytes are given.
+    /// True if the text has the given canonical form.
     @inlinable
     public func equals(_ text: RawSpan, canonical other: RawSpan) -> Bool {
         assert(canonical(other).byteCount == other.byteCount, "a key that is not canonical finds nothing")
@@ -42,7 +42,7 @@ public enum KeyForm: UInt8, Sendable, Hashable {
         var length = text.byteCount
         var points = 0
         for index in 0..<length where text.byte(index) == UInt8(ascii: ".") { points &+= 1 }
-        // A text with a second point is not a number. If it were shortened, the rest could be shortened again.
+        // A text with two points is not a number. If it were shortened once, it could be shortened again.
         guard points == 1 else { return length }
         while length > 0, text.byte(length &- 1) == UInt8(ascii: "0") { length &-= 1 }
         if length > 0, text.byte(length &- 1) == UInt8(ascii: ".") { length &-= 1 }
@@ -70,7 +70,7 @@ public struct EqualityKey: Sendable, Hashable {
         case whole
         /// One of the elements of the column, which is an array.
         case element
-        /// First bytes of the column's value, as many as the key has.
+        /// The first bytes of the column's value, as many as the key has.
         case prefix
     }
 
@@ -90,8 +90,8 @@ public struct EqualityKey: Sendable, Hashable {
 }
 
 extension EqualityKey {
-    /// Maximum length of a prefix. Each length of keys costs one more lookup for each change, so long prefixes are cut
-    /// to few lengths.
+    /// Maximum length of a prefix. For each length that occurs among keys, every change needs one more lookup. So long
+    /// prefixes are shortened to one of few lengths.
     public static let maximumPrefix = 128
 
     static func prefixLength(_ count: Int) -> Int {
@@ -100,7 +100,7 @@ extension EqualityKey {
         return length
     }
 
-    /// Calls `body` with each element of the array that is written without escapes and is not NULL.
+    /// Calls `body` with each element of the array, except for NULL and for elements written with escapes.
     public static func eachPlainElement(of array: RawSpan, _ body: (RawSpan) -> Void) {
         guard let shape = ArrayText.shape(array) else { return }
         var elements = ArrayElements(array, shape)
@@ -110,13 +110,13 @@ extension EqualityKey {
     }
 }
 
-/// Way in which an index finds a predicate that may hold for a row.
+/// Way in which an index finds the predicates that a row may satisfy.
 public enum Access: Sendable, Hashable {
     case never
     case always
-    /// The predicate holds only for rows with one of these keys.
+    /// The predicate is true only for rows with one of these keys.
     case anyOf([EqualityKey])
-    /// The predicate holds only for rows whose value lies in the range, and must then be evaluated.
+    /// The predicate can be true only for rows whose value is in the range. It must then be evaluated.
     case within(ValueRange)
     /// The predicate must be evaluated on every row.
     case scan

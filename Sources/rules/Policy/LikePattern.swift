@@ -1,15 +1,16 @@
 import Bytes
 
-/// SQL's LIKE for UTF-8: `%` matches any characters, `_` one, and a backslash escapes the next character.
+/// Matcher of SQL's LIKE for UTF-8: `%` matches any characters, `_` matches one, a backslash escapes the next
+/// character.
 enum LikePattern {
-    /// True if the pattern ends with an escape character. PostgreSQL fails when it reaches such an end.
+    /// True if the pattern ends with an escape character. PostgreSQL raises an error when it reaches such an end.
     static func endsWithEscape(_ pattern: [UInt8]) -> Bool {
         var isEscaped = false
         for byte in pattern { isEscaped = !isEscaped && byte == UInt8(ascii: "\\") }
         return isEscaped
     }
 
-    /// Returns the bytes with which every matching text begins. `isAll` is true if every text with this beginning
+    /// Returns the bytes with which every matching text begins. `isAll` is true if every text that begins with them
     /// matches.
     static func beginning(_ pattern: [UInt8]) -> (start: [UInt8], isAll: Bool) {
         var start: [UInt8] = []
@@ -34,9 +35,9 @@ enum LikePattern {
         return true
     }
 
-    /// True if the whole text matches. With `foldingCase`, capital letters of ASCII equal their small ones.
+    /// True if the whole text matches the pattern. If `foldingCase` is true, ASCII letters match regardless of case.
     ///
-    /// After a mismatch the last `%` takes one more character. The matcher need not retry an earlier `%`.
+    /// After a mismatch, the last `%` is extended by one character. Earlier ones need not be tried again.
     static func matches(_ text: RawSpan, _ pattern: RawSpan, foldingCase: Bool) -> Bool {
         assert(!endsWithEscape(pattern.copied()), "PostgreSQL fails on it, and would not say no")
         var (at, next) = (0, 0)
@@ -62,7 +63,7 @@ enum LikePattern {
         return next == pattern.byteCount
     }
 
-    /// Returns the offsets after one character of the pattern and the text that it matches, or nil if they do not
+    /// Returns the offsets after the next character of the pattern and the text that it matches; nil if it does not
     /// match.
     private static func step(
         _ text: RawSpan, _ at: Int, _ pattern: RawSpan, _ next: Int, _ foldingCase: Bool

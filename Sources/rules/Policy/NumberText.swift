@@ -4,7 +4,7 @@ import Bytes
     import Glibc
 #endif
 
-/// Integers as PostgreSQL writes them.
+/// Parser of integers in PostgreSQL's text form.
 enum IntegerText {
     static func value(_ text: RawSpan) -> Int64? {
         let isNegative = text.byteCount > 0 && text.byte(0) == UInt8(ascii: "-")
@@ -15,7 +15,7 @@ enum IntegerText {
             let digit = Int64(text.byte(at)) - 48
             guard (0...9).contains(digit) else { return nil }
             let (product, tooLarge) = value.multipliedReportingOverflow(by: 10)
-            // The value is kept negative, because the smallest number has no positive counterpart.
+            // The value is negative here, because the smallest number has no positive counterpart.
             let (sum, overflow) = product.subtractingReportingOverflow(digit)
             guard !tooLarge, !overflow else { return nil }
             value = sum
@@ -27,7 +27,7 @@ enum IntegerText {
     }
 }
 
-/// Numerics as PostgreSQL writes them: no exponent, no sign of zero, no zeros in front.
+/// Comparison of numerics in PostgreSQL's text form: no exponent, no sign of zero, no leading zeros.
 enum NumericText {
     private enum Rank: Int {
         case negativeInfinity, finite, infinity, notANumber
@@ -59,8 +59,8 @@ enum NumericText {
         }
     }
 
-    /// Compares numbers without sign and without zeros at either end. The longer whole part is the larger number. With
-    /// equal lengths, digits of the same weight stand at the same offset.
+    /// Compares numbers without sign and without zeros at either end. A number with more digits before the point is
+    /// larger. If they have equally many, digits of the same weight have the same offset.
     private static func compareMagnitudes(_ left: RawSpan, _ right: RawSpan) -> Int {
         let (a, b) = (wholeDigits(left), wholeDigits(right))
         return a == b ? ByteOrder.compare(left, right) : a - b
@@ -73,9 +73,9 @@ enum NumericText {
     }
 }
 
-/// Floating point as PostgreSQL writes it: the shortest text that is read as the same number.
+/// Parser of floating-point numbers in PostgreSQL's text form, which is the shortest text for the number.
 enum FloatText {
-    /// Maximum length of a text. PostgreSQL's longest is `-2.2250738585072014e-308`.
+    /// Maximum length of a text in bytes. PostgreSQL's longest is `-2.2250738585072014e-308`.
     private static let maximumBytes = 31
 
     static func double(_ text: RawSpan) -> Double? {
@@ -88,7 +88,7 @@ enum FloatText {
         unsafe parse(text) { start, end in unsafe strtof(start, end) }
     }
 
-    /// Compares two numbers. NaN equals itself and is greater than all others.
+    /// Compares two numbers. NaN equals NaN and is greater than all others.
     static func compare<Number: BinaryFloatingPoint>(_ left: Number?, _ right: Number?) -> Int? {
         guard let left, let right else { return nil }
         if left.isNaN || right.isNaN { return (left.isNaN ? 1 : 0) - (right.isNaN ? 1 : 0) }

@@ -1,15 +1,15 @@
 import Bytes
 
-/// Mapping of a type's values to ordered numbers, so that an index can search among ranges.
+/// Mapping of a type's values to ordered numbers, which lets an index search ranges.
 ///
-/// The mapping keeps the type's order: the greater of two values never has the smaller number. Different values may
-/// have the same number, so a predicate found by a range must still be evaluated.
+/// The greater of two values never has the smaller number. Different values may have the same number, so a predicate
+/// that is found by a range must still be evaluated.
 public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
     case integer, numeric, float4, float8, date, timestamp
-    /// Ordered by the first eight bytes.
+    /// Texts, ordered by their first eight bytes.
     case bytes, blankPadded
 
-    /// Returns the number of a value, or nil if the text is not a value of the type.
+    /// Returns the number of a value; nil if the text is not a value of the type.
     public func number(_ text: RawSpan) -> UInt64? {
         switch self {
         case .integer: IntegerText.value(text).map(Self.ordered)
@@ -27,7 +27,7 @@ public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
 
     private static func ordered(_ value: Double) -> UInt64 {
         if value.isNaN { return .max }
-        // Both signs of zero have the same number.
+        // Zero has the same number with either sign.
         let bits = (value == 0 ? 0 : value).bitPattern
         return bits >> 63 == 1 ? ~bits : bits | 1 << 63
     }
@@ -40,7 +40,7 @@ public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
 }
 
 extension NumericText {
-    /// Number of leading digits that count, besides the count of whole digits.
+    /// Number of leading digits in the mapped number. The count of digits before the point is stored above them.
     private static let countedDigits = 13
 
     static func ordered(_ text: RawSpan) -> UInt64? {
@@ -54,7 +54,8 @@ extension NumericText {
         return isNegative ? 1 << 62 - 1 - magnitude : 1 << 62 | magnitude
     }
 
-    /// Returns a number made of the count of whole digits and, below it, the first digits.
+    /// Returns a number whose high bits are the count of digits before the point and whose low bits are the first
+    /// digits. Nil if the text is not a number.
     private static func magnitude(_ digits: RawSpan) -> UInt64? {
         var whole = 0
         while whole < digits.byteCount, digits.byte(whole) != UInt8(ascii: ".") { whole += 1 }
@@ -77,7 +78,8 @@ extension NumericText {
     }
 }
 
-/// Range of a column's values, both ends included. The bounds are numbers, so a range is only as exact as its form.
+/// Range of a column's values including both ends. The ends are mapped numbers, so the range may contain more values
+/// than the condition.
 public struct ValueRange: Sendable, Hashable {
     public var slot: Int
     public var form: OrderForm
@@ -92,7 +94,7 @@ public struct ValueRange: Sendable, Hashable {
         self.high = high
     }
 
-    /// True if the value may lie in the range.
+    /// True if the value may be in the range.
     public func mayHold(_ text: RawSpan) -> Bool {
         guard let number = form.number(text) else { return true }
         return low <= number && number <= high
@@ -102,13 +104,14 @@ public struct ValueRange: Sendable, Hashable {
 
     var isBounded: Bool { low != .min && high != .max }
 
-    /// Returns the intersection. For two columns, returns the first range with both bounds, or else the first range.
+    /// Returns the intersection of two ranges of one column. For ranges of different columns, returns the one with two
+    /// bounds; `self` if both or neither have them.
     func common(_ other: ValueRange) -> ValueRange {
         guard isOfSame(other) else { return isBounded || !other.isBounded ? self : other }
         return ValueRange(slot: slot, form: form, low: max(low, other.low), high: min(high, other.high))
     }
 
-    /// Returns the smallest range that covers both; nil for ranges of two columns.
+    /// Returns the smallest range that contains both; nil for ranges of different columns.
     func hull(_ other: ValueRange) -> ValueRange? {
         guard isOfSame(other) else { return nil }
         let hull = ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))

@@ -1,8 +1,8 @@
 extension Predicate {
-    /// True if PostgreSQL may have to be asked about the policy, and not only about the filter.
+    /// True if PostgreSQL may have to be asked about the policy, not only about the filter.
     public var mayAskPolicy: Bool { asker != nil }
 
-    /// Returns a predicate that holds if both hold: the subscription's filter, and the policy for its holder.
+    /// Returns a predicate that is true if both are: the filter of a subscription, and the policy for its holder.
     public static func both(_ filter: Predicate, _ policy: Predicate) -> Predicate {
         if policy == .always { return filter }
         if filter == .always { return policy }
@@ -10,8 +10,8 @@ extension Predicate {
         return common(filter, policy) ?? Predicate(filter, and: policy)
     }
 
-    /// Returns the smaller list if both are lists of values of one column and one contains the other; else nil. Without
-    /// a common value, returns `never`.
+    /// Returns the smaller of two lists of values of the same column if the larger one contains it. Returns `never` if
+    /// the lists have no value in common. Nil in all other cases.
     private static func common(_ filter: Predicate, _ policy: Predicate) -> Predicate? {
         guard filter.isDecidedByAccess, policy.isDecidedByAccess, case .anyOf(let keys) = filter.access,
             case .anyOf(let others) = policy.access, let first = keys.first,
@@ -27,7 +27,7 @@ extension Predicate {
 
     private init(_ filter: Predicate, and policy: Predicate) {
         slots = Set(filter.slots + policy.slots).sorted()
-        // The filter stands after the node that joins both.
+        // The filter's nodes follow the AND node that joins filter and policy.
         filterStart = filter.filterStart.map { $0 + 1 }
         question = filter.question
         asker = policy.asker
@@ -45,7 +45,7 @@ extension Predicate {
         checkInvariants()
     }
 
-    /// Returns the more selective access. Of two lists of keys, the shorter one is assumed to select better.
+    /// Returns the access that probably finds fewer rows. Of two lists of keys, that is assumed of the shorter one.
     private static func better(_ left: Access, _ right: Access) -> Access {
         switch (left, right) {
         case (.anyOf(let keys), .anyOf(let others)): others.count < keys.count ? right : left
@@ -59,7 +59,7 @@ extension Predicate {
     }
 }
 
-/// Program joined from the programs of two predicates. Indexes of the second are moved past those of the first.
+/// Program that joins the programs of a filter and a policy by AND. Indices of the policy's program are shifted.
 private struct ProgramJoiner {
     private(set) var program: [Predicate.Node]
     private(set) var tests: [Predicate.Test]

@@ -1,6 +1,6 @@
 extension Predicate {
-    /// Checks the assumptions of evaluation before the predicate judges any row. An index outside of the program, or a
-    /// constant that is not canonical, could make a false match.
+    /// Checks the assumptions of evaluation, before the predicate is used on any row. An index outside the program, or
+    /// a constant that is not canonical, could cause a false match.
     func checkInvariants() {
         precondition(program.first.map { Int($0.end) } == program.count, "a program is one node with its parts")
         var next = 0
@@ -19,7 +19,7 @@ extension Predicate {
         }
     }
 
-    /// Checks the node at `at` and its parts, and moves `at` past them.
+    /// Checks the node at index `at` with its parts, and moves `at` past them.
     private func checkNode(at: inout Int) {
         let node = program[at]
         precondition(node.end > at && Int(node.end) <= program.count, "a node that ends before it begins")
@@ -57,7 +57,7 @@ extension Predicate {
         case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .isDistinct, .contains, .isContained, .overlaps,
             .hasElement, .like, .likeFolded, .likeFoldedASCII:
             precondition(range.count == 1, "one constant, and no other number of them")
-        // Evaluation searches the list by halving, so the list must be sorted.
+        // Evaluation uses binary search, so the list must be sorted.
         case .isIn: precondition(test.comparator.keyForm == nil || isAscending(range), "a list out of order")
         }
     }
@@ -71,7 +71,7 @@ extension Predicate {
         return true
     }
 
-    /// Checks that each column in use is read. Otherwise the column would seem to have the value of the previous row.
+    /// Checks that each used column is read. A column that is not read would seem to have the previous row's value.
     private func checkSlots() {
         precondition(slots == Set(slots).sorted(), "columns in ascending order, each once")
         precondition(slots.allSatisfy { $0 >= 0 }, "a column before the first")

@@ -1,39 +1,38 @@
 import Bytes
 
-/// Filter, policy or both, ready to be evaluated on rows. Columns are typed, constants are canonical, and rows are read
-/// in place.
+/// Filter, policy or both, ready to be evaluated on rows. The types of columns are known and constants are canonical.
 ///
-/// Takes a row image and returns a verdict, without allocating memory.
+/// Evaluation reads a row image in place, allocates no memory, and returns a verdict.
 public struct Predicate: Sendable, Hashable {
-    /// Slots of the columns that decide, in ascending order.
+    /// Slots of the columns that the predicate reads, in ascending order.
     public let slots: [Int]
     public let access: Access
-    /// True if each row with one of the keys of `access` matches without evaluation.
+    /// True if every row with one of the keys in `access` matches, so that the predicate need not be evaluated.
     public let isDecidedByAccess: Bool
     /// Question for PostgreSQL if the filter's verdict is `.ask`. Nil if the filter never has this verdict.
     public let question: Question?
-    /// Holder of the policy, if PostgreSQL may have to be asked about the policy. No other holder shares such a
-    /// predicate.
+    /// Number of the holder, if PostgreSQL may have to be asked about the policy. Such a predicate is not shared with
+    /// other holders.
     public let asker: UInt32?
 
-    /// Index of the filter's node in the program; nil for a policy alone. Constant predicates have 0.
+    /// Index of the filter's node in the program; nil if the predicate is only a policy. Constant predicates have 0.
     let filterStart: Int?
     let program: [Node]
     let tests: [Test]
     let constants: [Constant]
     let pool: [UInt8]
-    /// Conditions that tests cannot express, evaluated as trees.
+    /// Conditions that no test can express. They are evaluated as trees.
     let terms: [Term]
     let maximumWork: Int
-    /// Estimated work to evaluate the filter.
+    /// Estimated work of evaluating the filter.
     public let effort: Effort
 
-    /// Predicate that holds for every row, as for a subscription without a filter.
+    /// Predicate that is true for every row, as for a subscription without a filter.
     public static let always = Predicate(constant: true)
-    /// Predicate that holds for no row.
+    /// Predicate that is true for no row.
     public static let never = Predicate(constant: false)
 
-    /// True if the predicate holds for every row.
+    /// True if the predicate is true for every row.
     public var isAlways: Bool { slots.isEmpty && access == .always }
 
     private init(constant: Bool) {
@@ -52,7 +51,7 @@ public struct Predicate: Sendable, Hashable {
         effort = .none
     }
 
-    /// Creates a filter's predicate. `canonical` holds the canonical form of each of the check's literals, in their
+    /// Creates the predicate of a filter. `canonical` has the canonical text of each of the check's literals, in their
     /// order.
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
         let node = try FilterLowering.node(check, canonical)
@@ -61,10 +60,11 @@ public struct Predicate: Sendable, Hashable {
             node, .filter(question), maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
     }
 
-    /// Creates a policy's predicate. If PostgreSQL may have to be asked about it, only the holder `asker` uses it.
+    /// Creates the predicate of a policy. If PostgreSQL may have to be asked, only the holder with number `asker` may
+    /// use it.
     init(_ node: PredicateNode, asker: UInt32?, settings: FilterCheck.Settings) {
         var node = node
-        // A policy that fails for every row holds for no row.
+        // A policy that fails or is NULL for every row shows no row.
         if case .constant(let truth) = node, !truth.may(be: .yes) { node = .constant(.no) }
         self.init(
             node, .policy(asker: node.mayAsk ? asker : nil), maximumKeys: settings.maximumPolicyKeys,
@@ -93,7 +93,8 @@ public struct Predicate: Sendable, Hashable {
         switch source {
         case .filter(let question):
             self.question = question
-            // PostgreSQL is asked the filter as the client wrote it, with columns that may no longer decide here.
+            // PostgreSQL receives the filter as the client wrote it, with columns that the simplified predicate may not
+            // read.
             slots = question?.slots ?? node.slots.sorted()
             isDecidedByAccess = reach.isExact && slots.count == 1
             filterStart = 0
@@ -110,23 +111,25 @@ public struct Predicate: Sendable, Hashable {
         checkInvariants()
     }
 
-    /// Node of the program. Nodes are in prefix order: the parts of a group stand between the group and its end.
+    /// Node of the program. The nodes are in prefix order: the parts of a group are between the group's node and its
+    /// end.
     struct Node: Sendable, Hashable {
         enum Kind: UInt8, Sendable {
             case test, all, any, not
             case isTrue, isFalse, isUnknown
-            /// CASE: conditions, each followed by its value, then the ELSE value.
+            /// CASE: conditions, each followed by its value, and finally the ELSE value.
             case choice
             /// COALESCE: the first part that is not NULL.
             case coalesce
             case term
-            /// Constant result.
+            /// A constant result.
             case constant
         }
 
         var kind: Kind
-        /// Index of the test or term, or the raw value of a constant's `Truth`.
+        /// Index of the test or term; for a constant, the raw value of its `Truth`.
         var test: Int32
+        /// Index of the node after this node and its parts.
         var end: Int32
     }
 
@@ -134,28 +137,30 @@ public struct Predicate: Sendable, Hashable {
         enum Operation: UInt8, Sendable {
             case equal, less, lessOrEqual, greater, greaterOrEqual
             case isNull, isTrue, isFalse
-            /// IS DISTINCT FROM, which is never NULL.
+            /// IS DISTINCT FROM, whose result is never NULL.
             case isDistinct
             case isIn
             case contains, isContained, overlaps
-            /// True if the constant equals an element of the array.
+            /// True if the constant equals an element of the column's array.
             case hasElement
             case like
-            /// ILIKE under C, where only the letters of ASCII have two cases.
+            /// ILIKE under the collation C, in which only ASCII letters have two cases.
             case likeFolded
-            /// ILIKE where letters of ASCII fold as in C. Texts with other characters are left to PostgreSQL.
+            /// ILIKE under a collation that folds ASCII letters like C. The hub asks PostgreSQL about texts with other
+            /// characters.
             case likeFoldedASCII
+            /// Question for PostgreSQL that must be asked even if the column is NULL.
             case ask
-            /// Question about a built-in operator of PostgreSQL that returns NULL for NULL.
+            /// Question for PostgreSQL about a built-in operator that returns NULL for NULL.
             case askOfValue
-            /// Question about IS DISTINCT FROM. NULL is distinct from every value.
+            /// Question for PostgreSQL about IS DISTINCT FROM. NULL is distinct from every value.
             case askWhetherDistinct
         }
 
         var slot: Int32
         var operation: Operation
         var isNegated: Bool
-        /// True if the list of an `in` has a NULL. Without a match the result is then unknown.
+        /// True if the list of an `in` contains NULL. The result is then unknown if no element matches.
         var hasNull: Bool
         var comparator: Comparator
         var firstConstant: Int32
@@ -171,16 +176,17 @@ public struct Predicate: Sendable, Hashable {
 // MARK: The verdict
 
 extension Predicate {
+    /// Returns the predicate's verdict on the row.
     public func verdict(on row: borrowing RowImage) -> Verdict {
         let verdict = Verdict(truth(on: row))
         assert(access != .never || verdict != .yes, "a match of what holds for no row")
         return verdict
     }
 
-    /// True if the predicate has a subscription's filter or is constant; false for a policy alone.
+    /// True if the predicate includes a subscription's filter or is constant. False if it is only a policy.
     public var hasFilter: Bool { filterStart != nil }
 
-    /// Returns the verdict of the filter alone, whatever the policy says. PostgreSQL is asked about each separately.
+    /// Returns the verdict of the filter without the policy, because PostgreSQL is asked about each separately.
     public func filterVerdict(on row: borrowing RowImage) -> Verdict {
         guard let filterStart else {
             assert(question == nil, "a filter that is nowhere")
@@ -212,12 +218,13 @@ extension Predicate {
         }
     }
 
-    /// Evaluates CASE. Conditions are never reordered, so an error in a condition that is reached is an error.
+    /// Evaluates CASE. The order of conditions is kept, because an error in a condition that is reached is an error of
+    /// the whole.
     private func choice(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
     ) -> Truth {
         var at = start + 1
-        // Possible results if one of the undecided conditions so far ends the CASE.
+        // Possible results, if one of the undecided conditions so far should be true.
         var perhaps: Truth?
         while Int(program[at].end) < node.end {
             let value = Int(program[at].end)
@@ -250,7 +257,7 @@ extension Predicate {
         return Truth.unknown.or(perhaps: perhaps)
     }
 
-    /// Evaluates SQL's AND and OR.
+    /// Evaluates AND or OR by SQL's three-valued logic.
     private func group(
         _ node: Node, _ start: Int, _ row: borrowing RowImage, _ constants: borrowing Constants
     ) -> Truth {
@@ -273,7 +280,7 @@ extension Predicate {
         switch row.kind(Int(test.slot)) {
         case .text: truth = onValue(test, row, constants)
         case .null: truth = onNull(test)
-        // An absent value is unknown, which is not NULL, so no test can be decided.
+        // An absent value is unknown, which differs from NULL. No test can be decided on it.
         case .absent: return .ask
         }
         return test.isNegated ? truth.negated : truth
@@ -288,7 +295,7 @@ extension Predicate {
             .hasElement, .like, .likeFolded, .likeFoldedASCII, .askOfValue:
             .unknown
         case .ask: .ask
-        // An empty list has no element that could equal the column.
+        // An empty list has no element that could equal the column, so the result is false even for NULL.
         case .isIn: test.constantCount == 0 && !test.hasNull ? .no : .unknown
         }
     }
@@ -321,7 +328,7 @@ extension Predicate {
         }
     }
 
-    /// Evaluates the operators whose work is the product of both lengths.
+    /// Evaluates the operators whose work grows with the product of both lengths.
     private func search(_ test: Test, _ text: RawSpan, _ constant: RawSpan) -> Truth {
         let (work, overflow) = text.byteCount.multipliedReportingOverflow(by: constant.byteCount)
         guard !overflow, work <= maximumWork else { return .ask }
@@ -353,7 +360,7 @@ extension Predicate {
         return result
     }
 
-    /// Searches by halving: canonical constants are sorted by their bytes.
+    /// Searches the canonical constants, which are sorted by their bytes, by binary search.
     private static func isFound(_ text: RawSpan, _ test: Test, _ constants: borrowing Constants) -> Bool {
         assert(test.operation == .isIn && test.comparator.keyForm != nil, "constants that stand in no order")
         var low = test.firstConstant

@@ -1,7 +1,7 @@
 import Bytes
 
-/// Lowered form of filters and policies: a tree of the operations that a predicate's program has. The tree is
-/// simplified, so that equal conditions are equal trees.
+/// Condition of a filter or policy, as a tree of the operations that predicates have. The tree is simplified, so that
+/// equal conditions become equal trees.
 indirect enum PredicateNode: Sendable, Hashable {
     case constant(Truth)
     case test(PredicateTest)
@@ -12,7 +12,7 @@ indirect enum PredicateNode: Sendable, Hashable {
     case isTrue(PredicateNode)
     case isFalse(PredicateNode)
     case isUnknown(PredicateNode)
-    /// CASE: conditions, each followed by its value, then the ELSE value.
+    /// CASE: conditions, each followed by its value, and finally the ELSE value.
     case choice([PredicateNode])
     case coalesce([PredicateNode])
 }
@@ -39,7 +39,7 @@ extension PredicateNode {
 
     static func any(of parts: [PredicateNode]) -> PredicateNode { group(parts, decides: .yes) }
 
-    /// Creates a CASE from conditions with their values, and the ELSE value.
+    /// Creates a CASE from conditions with their values and from the ELSE value.
     static func choice(
         of branches: [(condition: PredicateNode, value: PredicateNode)], otherwise: PredicateNode
     ) -> PredicateNode {
@@ -57,7 +57,8 @@ extension PredicateNode {
         return parts.isEmpty ? otherwise : .choice(parts + [otherwise])
     }
 
-    /// Creates a group that is flat and sorted, has each part once, and has no constants without effect.
+    /// Creates an AND or OR without nested groups of the same kind, duplicate parts, and constants that have no effect.
+    /// Its parts are sorted.
     private static func group(_ parts: [PredicateNode], decides: Truth) -> PredicateNode {
         var constant = decides.negated
         var rest: Set<PredicateNode> = []
@@ -78,8 +79,8 @@ extension PredicateNode {
         return decides == .no ? .all(ordered) : .any(ordered)
     }
 
-    /// Sorts parts by cost, cheap ones first. Parts of equal cost are sorted by hash, which gives the same order in
-    /// every process. Parts with the same hash keep the order in which they were written.
+    /// Sorts the parts by cost, cheapest first. Parts of equal cost are sorted by hash, which is the same in every
+    /// process. Parts with equal hashes keep their order.
     private static func sorted(_ parts: [PredicateNode]) -> [PredicateNode] {
         let places = parts.enumerated().map { (at: $0, cost: $1.cost, hash: $1.structuralHash) }
         let sorted = places.sorted { ($0.cost, $0.hash, $0.at) < ($1.cost, $1.hash, $1.at) }.map { parts[$0.at] }
@@ -107,7 +108,7 @@ extension PredicateNode {
 // MARK: Requirements
 
 extension PredicateNode {
-    /// Direct child nodes.
+    /// Direct parts of the node.
     var parts: [PredicateNode] {
         switch self {
         case .constant, .test, .term: []
@@ -116,6 +117,7 @@ extension PredicateNode {
         }
     }
 
+    /// Column slots that the node reads.
     var slots: Set<Int> {
         switch self {
         case .test(let test): [test.slot]
@@ -124,7 +126,7 @@ extension PredicateNode {
         }
     }
 
-    /// True if only PostgreSQL can judge some rows, even complete ones.
+    /// True if only PostgreSQL can decide some rows, even if no column is absent.
     var mayAsk: Bool {
         switch self {
         case .constant(let truth): truth.isAsked
@@ -134,7 +136,7 @@ extension PredicateNode {
         }
     }
 
-    /// True if the process can judge every complete row, even if a text is not a value of its column's type.
+    /// True if the hub can decide every row without absent columns, even if a text is not a value of its column's type.
     var alwaysTells: Bool {
         switch self {
         case .constant(let truth): !truth.isAsked
@@ -144,7 +146,7 @@ extension PredicateNode {
         }
     }
 
-    /// Equivalent node: tests of a constant are replaced by their result, and COALESCE has no constant NULLs.
+    /// Equivalent node in which tests of a constant are replaced by their result, and COALESCE has no constant NULL.
     var simplified: PredicateNode {
         switch self {
         case .isTrue(.constant(let verdict)): return .constant(verdict.isExactly(.yes))

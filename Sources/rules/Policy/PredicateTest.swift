@@ -1,19 +1,19 @@
 import Bytes
 
-/// Test of one column against constants.
+/// Test that compares one column with constants.
 struct PredicateTest: Sendable, Hashable {
     var slot: Int
     var operation: Predicate.Test.Operation
     var isNegated = false
-    /// True if a list has a NULL.
+    /// True if the list of an `in` contains NULL.
     var hasNull = false
     var comparator: Comparator
     /// Constants in canonical form.
     var constants: [[UInt8]] = []
-    /// Labels of an enumeration, if its order counts.
+    /// Labels of the enumeration in their order, if the test depends on the order.
     var labels: [[UInt8]] = []
 
-    /// True if only PostgreSQL can judge some values of the column's type.
+    /// True if only PostgreSQL can decide the test for some values of the column's type.
     var mayAsk: Bool {
         switch operation {
         case .ask, .askOfValue, .askWhetherDistinct, .likeFoldedASCII: true
@@ -24,7 +24,7 @@ struct PredicateTest: Sendable, Hashable {
         }
     }
 
-    /// True if the process can judge any text, even one that is not a value of the type.
+    /// True if the hub can decide the test for every text, even one that is not a value of the column's type.
     var alwaysTells: Bool {
         switch operation {
         case .isNull, .isTrue, .isFalse: true
@@ -43,8 +43,8 @@ extension PredicateNode {
         .test(PredicateTest(slot: slot, operation: .isNull, comparator: Comparator(.opaque)))
     }
 
-    /// Returns the test of an operator with a column on its left and a constant on its right; nil if no test expresses
-    /// it.
+    /// Returns the test of an operator with a column on its left and a constant on its right. Nil if there is no such
+    /// test.
     static func holding(_ slot: Int, _ operation: Function.Operation, _ constant: [UInt8]) -> PredicateNode? {
         switch operation {
         case .compare(let comparison, let comparator, let labels):
@@ -64,7 +64,7 @@ extension PredicateNode {
         .test(compared(slot, .isDistinct, comparator, constant))
     }
 
-    /// Returns a test that holds if the constant equals an element of the column's array.
+    /// Returns a test that is true if the constant equals an element of the column's array.
     static func hasElement(_ slot: Int, _ comparator: Comparator, _ constant: [UInt8]) -> PredicateNode {
         .test(compared(slot, .hasElement, comparator, constant))
     }
@@ -110,7 +110,7 @@ extension PredicateNode {
                 constants: [pattern]))
     }
 
-    /// Returns the constants in canonical form, each once, sorted for a search by halving.
+    /// Returns the constants in canonical form, without duplicates, sorted for binary search.
     private static func ordered(_ constants: [[UInt8]], _ form: KeyForm) -> [[UInt8]] {
         let canonical = constants.map { Self.canonical($0, form) }
         var isAscending = true

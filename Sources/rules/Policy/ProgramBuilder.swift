@@ -1,4 +1,4 @@
-/// Builder of a predicate's flat program from a lowered tree.
+/// Builder that turns a tree of predicate nodes into a flat program.
 struct ProgramBuilder {
     private(set) var program: [Predicate.Node] = []
     private(set) var tests: [Predicate.Test] = []

@@ -1,7 +1,8 @@
-/// Predicate as SQL for PostgreSQL to decide: one boolean expression over texts.
+/// Filter as a question for PostgreSQL: an SQL expression of type boolean over texts.
 ///
-/// `$1` to `$k` are the row's texts of `slots` in that order (NULL for a NULL column). The constants follow. The
-/// expression names only types and collations, no table, and must be asked with `search_path` set to `pg_catalog`.
+/// Parameters `$1` to `$k` are the row's texts for `slots`, in that order; NULL for a NULL column. The filter's
+/// constants follow. The expression names types and collations but no tables. It must be run with `search_path` set to
+/// `pg_catalog`.
 public struct Question: Sendable, Hashable {
     public var sql: String
     public var slots: [Int]
@@ -15,19 +16,19 @@ public struct Question: Sendable, Hashable {
 }
 
 extension FilterCheck {
-    /// Returns the filter as a condition on the table itself, to stand in a statement. The filter's values are `$1` and
-    /// so on, as texts that need not be canonical. `column` returns a column as SQL.
+    /// Returns the filter as an SQL condition on the table. The filter's values are the parameters `$1` and so on, as
+    /// texts in any form. `column` returns the SQL of a column.
     public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
         QuestionWriter.condition(self, columns: columns.indices.map(column))
     }
 }
 
-/// Writer of a checked filter as SQL, in the client's own form.
+/// Writer that turns a checked filter into SQL, close to the client's own text.
 struct QuestionWriter {
     private let check: FilterCheck
     private let canonical: [String]
     private let slots: [Int]
-    /// Columns as SQL, for a condition on a table. Otherwise the columns are parameters before the values.
+    /// SQL of each column, for a condition on a table. Nil if the columns are parameters that precede the values.
     private var columns: [String]?
     private var constants: [String] = []
 
@@ -118,10 +119,10 @@ struct QuestionWriter {
     }
 }
 
-/// Types and operators as SQL writes them.
+/// SQL syntax of types and operators.
 public enum SQLType {
-    /// Returns the type's name for a cast. `format_type` says `character` and `bit`, which in a cast mean a length of
-    /// one.
+    /// Returns the type's name for a cast. PostgreSQL's `format_type` writes `character` and `bit`, which a cast would
+    /// limit to length one.
     public static func name(_ type: TypeFacts) -> String {
         if case .array(let element) = type.shape { return name(element) + "[]" }
         switch type.oid {
@@ -131,13 +132,14 @@ public enum SQLType {
         }
     }
 
-    /// Returns the type of arrays of this type. PostgreSQL has no arrays of arrays: more dimensions have the same type.
+    /// Returns the array type whose elements have this type. An array type is its own, because PostgreSQL has no arrays
+    /// of arrays, only arrays with more dimensions.
     static func array(of type: TypeFacts) -> String {
         if case .array = type.shape { return name(type) }
         return name(type) + "[]"
     }
 
-    /// Returns the type of the operator's right side. A pattern is text for every column type except bytea.
+    /// Returns the type of the operator's right side. Patterns are text, except for bytea columns.
     static func operand(of comparison: FilterOperator, on type: TypeFacts) -> String {
         switch comparison {
         case .like, .ilike, .match, .imatch: type.oid == TypeOID.bytea ? "bytea" : "text"

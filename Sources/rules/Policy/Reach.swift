@@ -2,6 +2,7 @@ import Bytes
 
 /// Keys or range by which an index finds a predicate.
 struct Reach {
+    /// Way in which the index finds the predicate.
     var access: Access
     /// True if every row with one of the keys matches.
     var isExact: Bool
@@ -24,7 +25,8 @@ struct Reach {
         case .any(let parts): any(parts.map(of))
         case .isTrue(let part): of(part)
         case .constant(.yes): Reach(.always, isExact: false)
-        // A constant that cannot be yes never holds. One that PostgreSQL must decide has to be reached.
+        // A constant that cannot be true matches nothing. If PostgreSQL may decide that it is true, every row must be
+        // evaluated.
         case .constant(let truth):
             truth.may(be: .yes) ? Reach(.scan, isExact: false) : Reach(.never, isExact: true)
         case .term, .not, .isFalse, .isUnknown, .choice, .coalesce: Reach(.scan, isExact: false)
@@ -40,7 +42,7 @@ struct Reach {
             return keyed(
                 test.constants.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }, isExact: true)
         case .hasElement:
-            // An element that is written with escapes is not found as a piece of the array's text.
+            // An element that is written with escapes is not a part of the array's text, so it cannot be looked up.
             guard form == .asIs, !test.constants[0].contains(where: { "\"\\".utf8.contains($0) }) else {
                 return Reach(.scan, isExact: false)
             }
@@ -61,7 +63,8 @@ struct Reach {
         }
     }
 
-    /// Returns the range up to the constant or from it. The bound is always included: other values may have its number.
+    /// Returns the range that ends or begins at the constant. The constant is always included, because other values may
+    /// have the same mapped number.
     private static func range(
         _ slot: Int, _ comparator: Comparator, _ constant: [UInt8], isBelow: Bool
     ) -> ValueRange? {
@@ -70,7 +73,7 @@ struct Reach {
             ? ValueRange(slot: slot, form: form, high: bound) : ValueRange(slot: slot, form: form, low: bound)
     }
 
-    /// Returns the key of a pattern: its bytes before the first wildcard.
+    /// Returns the access for a LIKE pattern: its bytes before the first wildcard as a prefix key.
     private static func starting(_ pattern: [UInt8], _ slot: Int) -> Reach {
         let (start, isAll) = LikePattern.beginning(pattern)
         guard !start.isEmpty, !LikePattern.endsWithEscape(pattern) else { return Reach(.scan, isExact: false) }
@@ -82,7 +85,7 @@ struct Reach {
 
     private static func keyed(_ keys: [EqualityKey], isExact: Bool) -> Reach {
         if keys.isEmpty { return Reach(.never, isExact: true) }
-        // Sorted keys make equal filters equal predicates, whatever the order in which their values were written.
+        // The keys are sorted, so that filters with the same values in another order give equal predicates.
         let sorted = keys.sorted(by: isBefore)
         assert(zip(sorted, sorted.dropFirst()).allSatisfy(isBefore), "a key that is there twice")
         return Reach(.anyOf(sorted), isExact: isExact)
@@ -95,7 +98,7 @@ struct Reach {
         return left.bytes.lexicographicallyPrecedes(right.bytes)
     }
 
-    /// Combines the parts of an AND. The part with the fewest keys is assumed to select best.
+    /// Combines the parts of an AND. Of several lists of keys, the shortest is assumed to find the fewest rows.
     private static func all(_ parts: [Reach]) -> Reach {
         assert(!parts.isEmpty, "a group of nothing is a constant")
         guard parts.count != 1 else { return parts[0] }
@@ -112,8 +115,8 @@ struct Reach {
         return best
     }
 
-    /// Returns the intersection of a column's ranges. Of several columns, prefers the first whose range has both
-    /// bounds.
+    /// Returns the intersection of the ranges of one column. If the parts have ranges of several columns, the first
+    /// with two bounds is preferred. Nil if there are no ranges.
     private static func narrowest(_ parts: [Reach]) -> ValueRange? {
         var ranges: [ValueRange] = []
         for part in parts {
@@ -143,7 +146,7 @@ struct Reach {
         return keyed(Array(keys), isExact: isExact)
     }
 
-    /// Returns the smallest range that covers all parts; nil if they are not ranges of one column.
+    /// Returns the smallest range that contains the ranges of all parts; nil unless all are ranges of one column.
     private static func hull(_ parts: [Reach]) -> ValueRange? {
         var hull: ValueRange?
         for part in parts {

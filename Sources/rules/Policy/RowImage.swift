@@ -1,11 +1,11 @@
 import Bytes
 import Change
 
-/// Position of one column's value in a row image.
+/// Place of one column's value in a row image.
 public struct ColumnPlace: Sendable {
     public enum Kind: UInt8, Sendable {
-        /// The image has no value: the publication leaves the column out, its large value did not change and was not
-        /// sent, or the replica identity does not hold it.
+        /// The image lacks the value. The publication omits the column, or a large value did not change and was not
+        /// sent, or the replica identity does not include the column.
         case absent
         case null
         case text
@@ -24,15 +24,14 @@ public struct ColumnPlace: Sendable {
     }
 }
 
-/// Row image that gives access to columns by slot, without walking the image again.
+/// Row image with access to columns by slot, without parsing it again.
 public struct RowImage: ~Escapable {
     @usableFromInline let bytes: RawSpan
     @usableFromInline let places: Span<ColumnPlace>
-    /// Value of `now()`: microseconds since 2000-01-01 in UTC. Without it, PostgreSQL is asked about conditions that
-    /// need it.
+    /// Value of `now()` in microseconds since 2000-01-01 UTC. If nil, PostgreSQL must decide conditions that need it.
     public let moment: Int64?
 
-    /// Creates a row image. `places` has an element for each slot of the table, with offsets inside `bytes`.
+    /// Creates a row image. `places` has one element for each column slot of the table; its offsets refer to `bytes`.
     @inlinable
     @_lifetime(copy bytes, copy places)
     public init(bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil) {
@@ -44,7 +43,7 @@ public struct RowImage: ~Escapable {
     @inlinable
     public func kind(_ slot: Int) -> ColumnPlace.Kind { slot < places.count ? places[slot].kind : .absent }
 
-    /// Returns the text of a column whose kind is `.text`.
+    /// Returns the text of a column. Its kind must be `.text`.
     @inlinable
     @_lifetime(copy self)
     public func text(_ slot: Int) -> RawSpan {
@@ -54,7 +53,7 @@ public struct RowImage: ~Escapable {
         return bytes.extracting(start..<start + Int(place.length))
     }
 
-    /// Returns a copy of a column's value.
+    /// Returns the value of a column as a copy.
     public func value(_ slot: Int) -> ColumnText {
         switch kind(slot) {
         case .text: .text(text(slot).copied())

@@ -1,8 +1,8 @@
 import Bytes
 
-/// Hashes of structure that are the same in every process. Swift seeds its own hashes anew in each process, so an order
-/// based on them would differ. If others choose the hashed values and collisions are costly, the caller's hash begins
-/// with a secret seed.
+/// Hashes that are the same in every process. Swift's own hashes have a random seed in each process, so that an order
+/// based on them would differ. If an attacker may choose the hashed values, the caller begins the hash with a secret
+/// seed.
 extension Predicate {
     /// Adds the predicate to the hash. Equal predicates have equal hashes.
     public func combine(into hash: inout KeyHash) {
@@ -56,7 +56,8 @@ extension PredicateTest {
 }
 
 extension Term {
-    /// Adds the term to the hash. Omits the operation of a function: terms that differ only by it share a hash.
+    /// Adds the term to the hash. It omits the operations of functions, so terms that differ only in them have equal
+    /// hashes.
     fileprivate func combine(into hash: inout KeyHash) {
         switch self {
         case .constant(let text, let type):

@@ -1,19 +1,20 @@
-/// Rules by which the database writes and folds text, as far as the process may handle text like PostgreSQL.
+/// Rules by which the database encodes text and changes its case, as far as the hub must know them to handle text like
+/// PostgreSQL.
 ///
-/// All text reaches the process in UTF-8. PostgreSQL counts, cuts and orders it in the database's own encoding.
+/// The hub receives all text in UTF-8. PostgreSQL counts, truncates and orders text in the database's own encoding.
 public struct TextRules: Sendable, Hashable {
     public enum Encoding: Sendable, Hashable {
         case utf8
-        /// An encoding in which different texts have different UTF-8 forms: equality is bytewise. PostgreSQL decides
-        /// about characters and order.
+        /// An encoding in which different texts have different UTF-8 forms, so that the hub can compare bytes for
+        /// equality. PostgreSQL decides where characters or order matter.
         case oneToOne
-        /// An encoding in which two texts may have one UTF-8 form: only PostgreSQL compares them.
+        /// An encoding in which two texts may have the same UTF-8 form. Only PostgreSQL can compare them.
         case other
     }
 
     public var encoding: Encoding
-    /// True if `lower` and `upper` map the 26 letters to each other under the database's own ctype, as in C. The
-    /// Turkish ctype does not.
+    /// True if `lower` and `upper` map the 26 ASCII letters to each other under the database's own ctype, as under C.
+    /// That is false for the Turkish ctype.
     public var foldsASCIIPlainly: Bool
 
     public init(_ encoding: Encoding, foldsASCIIPlainly: Bool) {
@@ -21,18 +22,19 @@ public struct TextRules: Sendable, Hashable {
         self.foldsASCIIPlainly = foldsASCIIPlainly
     }
 
-    /// Rules of a usual database.
+    /// Rules of a common database: UTF-8, and ASCII letters as under C.
     public static let plainUTF8 = TextRules(.utf8, foldsASCIIPlainly: true)
-    /// Rules of a database about which nothing is known.
+    /// Rules of a database about which the hub knows nothing.
     public static let unknown = TextRules(.other, foldsASCIIPlainly: false)
 }
 
 extension TextRules.Encoding {
-    /// Creates the encoding from the name that `getdatabaseencoding` gives.
+    /// Creates the encoding from the name that `getdatabaseencoding` returns.
     public init(server name: String) {
         switch name {
         case "UTF8": self = .utf8
-        // One byte is one character, and no two bytes are the same character. SQL_ASCII converts nothing.
+        // In these encodings, one byte is one character, and different bytes are different characters. SQL_ASCII
+        // converts nothing.
         case "SQL_ASCII", "KOI8R", "KOI8U": self = .oneToOne
         case _ where ["LATIN", "ISO_8859_", "WIN"].contains { name.hasPrefix($0) }: self = .oneToOne
         default: self = .other
@@ -41,7 +43,7 @@ extension TextRules.Encoding {
 }
 
 extension Function {
-    /// Returns the function if the process treats texts of the encoding like PostgreSQL; otherwise nil.
+    /// Returns the function if the hub treats texts in this encoding like PostgreSQL; otherwise nil.
     func exact(on arguments: [TypeFacts], _ encoding: TextRules.Encoding) -> Function? {
         switch encoding {
         case .utf8: self
@@ -53,11 +55,11 @@ extension Function {
 }
 
 extension Function.Operation {
-    /// True if the operation only compares whole texts, or passes them on.
+    /// True if the operation only compares or passes on whole texts.
     fileprivate var takesTextsAsWholes: Bool {
         switch self {
         case .compare(let comparison, let comparator, _): !comparison.isOrder || comparator.kind == .enumeration
-        // PostgreSQL writes jsonb without escapes for characters beyond ASCII. In json it may fail to convert such an
+        // PostgreSQL writes jsonb without escapes for characters beyond ASCII. In json, it may fail to convert such an
         // escape.
         case .field(_, _, let isBinary): isBinary
         case .hasName, .contains, .isContained, .overlaps, .concatenate, .relabel, .withoutBlanks, .arrayLength,
@@ -71,7 +73,7 @@ extension Function.Operation {
 }
 
 extension TypeFacts {
-    /// True if all the type's values are written in ASCII, which is the same in every encoding.
+    /// True if all values of the type are written in ASCII, which is the same in every encoding.
     var isWrittenInASCII: Bool {
         switch shape {
         case .array(let element): element.isWrittenInASCII

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Reader of the parts of dates and times, in place.
+/// Reader that parses parts of dates and times in place.
 private struct TimeReader: ~Escapable {
     private let text: RawSpan
     private(set) var at = 0
@@ -20,7 +20,7 @@ private struct TimeReader: ~Escapable {
         return true
     }
 
-    /// Reads a number of at most eighteen digits, which always fits.
+    /// Reads a number of at most eighteen digits, which always fits into `Int64`. Nil if there is none.
     @_lifetime(self: copy self)
     mutating func number() -> Int64? {
         let start = at
@@ -33,7 +33,7 @@ private struct TimeReader: ~Escapable {
         return at > start ? value : nil
     }
 
-    /// Reads a fraction such as `.5` as microseconds. A missing fraction is zero.
+    /// Reads a fraction of a second such as `.5`, in microseconds. Zero if there is none; nil if it is malformed.
     @_lifetime(self: copy self)
     mutating func fraction() -> Int64? {
         guard take(".") else { return 0 }
@@ -43,7 +43,7 @@ private struct TimeReader: ~Escapable {
         return (at - start..<6).reduce(digits) { value, _ in value * 10 }
     }
 
-    /// Reads `HH:MM:SS.ffffff` in microseconds. The hours may exceed 24.
+    /// Reads a time `HH:MM:SS.ffffff`, in microseconds. The hours may exceed 24.
     @_lifetime(self: copy self)
     mutating func clock() -> Int64? {
         guard let hours = number(), take(":"), let minutes = number(), take(":"), let seconds = number(),
@@ -54,7 +54,7 @@ private struct TimeReader: ~Escapable {
         return overflow || tooLarge ? nil : sum
     }
 
-    /// Reads a zone such as `+05:30:15` in seconds east of Greenwich.
+    /// Reads a time zone such as `+05:30:15`, in seconds east of Greenwich.
     @_lifetime(self: copy self)
     mutating func zone() -> Int64? {
         let isWest = take("-")
@@ -77,8 +77,8 @@ private struct TimeReader: ~Escapable {
         var month: Int64
         var day: Int64
 
-        /// Days since 2000-01-01 in the proleptic Gregorian calendar; year 0 is 1 BC.
-        /// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": days_from_civil.)
+        /// Days since 2000-01-01 in the proleptic Gregorian calendar, in which year 0 is 1 BC. The algorithm is
+        /// `days_from_civil` in Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
         var days: Int64 {
             let year = month <= 2 ? year - 1 : year
             let era = (year >= 0 ? year : year - 399) / 400
@@ -98,7 +98,7 @@ private struct TimeReader: ~Escapable {
     }
 }
 
-/// Dates and timestamps as PostgreSQL writes them with `DateStyle` ISO.
+/// Parser of dates and timestamps in PostgreSQL's text form with `DateStyle` ISO.
 enum DateText {
     static func days(_ text: RawSpan) -> Int64? {
         if let infinite = infinite(text) { return infinite }
@@ -108,7 +108,7 @@ enum DateText {
         return reader.isAtEnd ? date.days : nil
     }
 
-    /// Returns the microseconds since 2000-01-01, as PostgreSQL counts them: in UTC if the text names a zone.
+    /// Returns the microseconds since 2000-01-01, in UTC if the text has a time zone. Nil if the text is malformed.
     static func microseconds(_ text: RawSpan) -> Int64? {
         if let infinite = infinite(text) { return infinite }
         var reader = TimeReader(text)
@@ -131,9 +131,10 @@ enum DateText {
     }
 }
 
-/// Values of `time with time zone`.
+/// Comparison of values of `time with time zone`.
 enum ClockText {
-    /// Compares by instant. With equal instants, the more western zone is the greater (`timetz_cmp_internal`).
+    /// Compares the instants. If they are equal, the zone further west is greater, as in PostgreSQL's
+    /// `timetz_cmp_internal`.
     static func compare(_ left: RawSpan, _ right: RawSpan) -> Int? {
         guard let a = parts(left), let b = parts(right) else { return nil }
         if a.instant != b.instant { return a.instant < b.instant ? -1 : 1 }
@@ -147,17 +148,17 @@ enum ClockText {
     }
 }
 
-/// Intervals as PostgreSQL writes them with `IntervalStyle` postgres: `1 year 2 mons -3 days +04:05:06.7`.
+/// Parser of intervals in PostgreSQL's text form with `IntervalStyle` postgres: `1 year 2 mons -3 days +04:05:06.7`.
 enum IntervalText {
-    /// Returns the number by which PostgreSQL compares intervals: microseconds, with thirty days to a month and 24
-    /// hours to a day (`interval_cmp_value`).
+    /// Returns the number by which PostgreSQL compares intervals: microseconds, with 30 days in a month and 24 hours in
+    /// a day (`interval_cmp_value`).
     static func span(_ text: RawSpan) -> Int128? {
         if text.equals("infinity") { return .max }
         if text.equals("-infinity") { return .min }
         return parts(text).map { ($0.months * 30 + $0.days) * 86_400_000_000 + $0.micros }
     }
 
-    /// Returns the three numbers that PostgreSQL stores for an interval.
+    /// Returns the three numbers that PostgreSQL stores for an interval; nil if the text is malformed.
     static func parts(_ text: RawSpan) -> (months: Int128, days: Int128, micros: Int128)? {
         var months: Int128 = 0
         var reader = TimeReader(text)

@@ -1,4 +1,4 @@
-/// The built-in types whose values are compared in process (src/include/catalog/pg_type.dat; never renumbered).
+/// Oids of built-in types whose values the hub compares itself (from pg_type.dat; PostgreSQL never renumbers them).
 enum TypeOID {
     static let bool: UInt32 = 16
     static let bytea: UInt32 = 17
@@ -31,6 +31,6 @@ enum TypeOID {
     static let uuid: UInt32 = 2950
     static let jsonb: UInt32 = 3802
 
-    /// First oid of types that users create.
+    /// Lowest oid of types that users create.
     static let firstOfUsers: UInt32 = 16384
 }

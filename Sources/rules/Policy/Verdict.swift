@@ -1,18 +1,19 @@
-/// Answer of a predicate for a row: SQL's three values, two for what only PostgreSQL can tell, and one for an error.
+/// Result of a predicate for a row: SQL's three values, two for what only PostgreSQL can decide, and one for an error.
 public enum Verdict: UInt8, Sendable {
     case no
-    /// The answer is NULL: no match.
+    /// The result is NULL, so the row does not match.
     case unknown
     case yes
-    /// No, NULL or an error: PostgreSQL alone can tell which. The hub need not ask, because none of the three matches.
+    /// The result is false, NULL or an error; only PostgreSQL knows which. The hub need not ask, because none is a
+    /// match.
     case notYes
-    /// The process cannot decide and never guesses: PostgreSQL is asked.
+    /// The hub cannot decide the row, so it asks PostgreSQL.
     case ask
-    /// PostgreSQL would fail: no match. Only policies have this verdict.
+    /// PostgreSQL would raise an error, so the row does not match. Only policies have this verdict.
     case failed
 
-    /// Creates the verdict of a whole expression. Only yes is a match, so a result that cannot be yes need not be
-    /// asked.
+    /// Creates the verdict of a whole expression. Only yes is a match, so the hub need not ask PostgreSQL about a
+    /// result that cannot be yes.
     init(_ truth: Truth) {
         switch truth {
         case .no: self = .no
@@ -25,22 +26,23 @@ public enum Verdict: UInt8, Sendable {
     }
 }
 
-/// Possible results of a part of an expression: one of SQL's three values, an error, or a set of results that
-/// PostgreSQL may give. The raw value is the set, with a bit for each result.
+/// Possible results of a part of an expression. It is one of SQL's three values, an error, or a set of these if only
+/// PostgreSQL knows. The raw value is the set, with one bit for each result.
 ///
-/// NULL AND an undecided part need not be asked: the result is never yes. The negation of that result may be yes.
+/// For example, NULL AND an undecided part is `notYes`: the hub need not ask PostgreSQL about it, because it cannot be
+/// yes. Its negation may be yes.
 enum Truth: UInt8, Sendable {
     case no = 1
     /// The result is NULL.
     case unknown = 2
     case yes = 4
-    /// PostgreSQL would fail.
+    /// PostgreSQL would raise an error.
     case failed = 8
-    /// Result that PostgreSQL alone can tell, and that is not yes.
+    /// Only PostgreSQL knows the result, which cannot be yes.
     case notYes = 11
-    /// Result that PostgreSQL alone can tell, and that is not no.
+    /// Only PostgreSQL knows the result, which cannot be no.
     case notNo = 14
-    /// Result that PostgreSQL alone can tell, and that may be any.
+    /// Only PostgreSQL knows the result, which can be anything.
     case ask = 15
 }
 
@@ -49,7 +51,7 @@ extension Truth {
         self = answer.map { $0 ? .yes : .no } ?? .ask
     }
 
-    /// Creates the smallest value that includes all results of a set.
+    /// Creates the smallest value that includes all results in the set.
     private init(holding set: UInt8) {
         precondition(set != 0 && set & ~Truth.ask.rawValue == 0, "an expression comes to something")
         self =
@@ -58,7 +60,7 @@ extension Truth {
         assert(rawValue & set == set, "what it may come to is forgotten")
     }
 
-    /// True if only PostgreSQL can tell the result.
+    /// True if only PostgreSQL knows the result.
     var isAsked: Bool {
         switch self {
         case .notYes, .notNo, .ask: true
@@ -74,7 +76,7 @@ extension Truth {
         return Truth(holding: rawValue | other.rawValue)
     }
 
-    /// Returns the possible results except `value`; nil if no other is possible.
+    /// Returns the value without the result `value`; nil if no other result is possible.
     func without(_ value: Truth) -> Truth? {
         assert(value.rawValue.nonzeroBitCount == 1, "one thing that it may come to")
         let rest = rawValue & ~value.rawValue
@@ -92,8 +94,8 @@ extension Truth {
         }
     }
 
-    /// Returns the result of SQL's AND, the lowest of no, an error, NULL and yes, in that order. No AND an error is no,
-    /// as in PostgreSQL when it evaluates the part that is no first.
+    /// Returns the result of SQL's AND: the lowest of no, an error, NULL and yes, in this order. As in PostgreSQL, no
+    /// AND an error is no if the part that is no is evaluated first.
     func and(_ other: Truth) -> Truth {
         let (a, b) = (rawValue, other.rawValue)
         let (no, failed, unknown) = (Truth.no.rawValue, Truth.failed.rawValue, Truth.unknown.rawValue)
@@ -108,13 +110,14 @@ extension Truth {
     /// Returns the result of SQL's OR.
     func or(_ other: Truth) -> Truth { negated.and(other.negated).negated }
 
-    /// Returns AND if `decides` is no, and OR if `decides` is yes: the result that settles the group.
+    /// Returns the result of AND if `decides` is no, and of OR if `decides` is yes. `decides` is the value that settles
+    /// the group.
     func joined(_ other: Truth, inGroupThat decides: Truth) -> Truth {
         precondition(decides == .no || decides == .yes, "AND or OR")
         return decides == .no ? and(other) : or(other)
     }
 
-    /// Returns the result of IS TRUE, IS FALSE or IS UNKNOWN, by `value`. The result for an error is an error.
+    /// Returns the result of IS TRUE, IS FALSE or IS UNKNOWN, depending on `value`. An error stays an error.
     func isExactly(_ value: Truth) -> Truth {
         precondition(value == .yes || value == .no || value == .unknown, "one of SQL's three values")
         var set = rawValue & Truth.failed.rawValue

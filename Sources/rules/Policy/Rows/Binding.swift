@@ -1,9 +1,10 @@
 import Bytes
 
 extension RowPolicy {
-    /// Returns the rest of the policy for one holder, with the holder's claims in their places.
+    /// Returns the part of the policy that is left for one holder after its claims have been inserted. If PostgreSQL
+    /// must evaluate terms first, returns these terms instead.
     ///
-    /// `answers` holds PostgreSQL's earlier answers to `AskedTerm`s.
+    /// - Parameter answers: PostgreSQL's earlier answers to `AskedTerm`s.
     public func residual(
         claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]
     ) -> ResidualOutcome {
@@ -19,9 +20,9 @@ extension RowPolicy {
 }
 
 extension Residual {
-    /// Returns the predicate of the residual. `keys` holds the present keys of each membership, in the order of
-    /// `memberships`. `asker` identifies the holder when PostgreSQL is asked: no other holder shares a predicate that
-    /// may ask.
+    /// Returns the predicate of the residual. `keys` has the present keys of each membership, in the order of
+    /// `memberships`. `asker` is the number of the holder, for questions to PostgreSQL. A predicate that may ask is
+    /// not shared with other holders.
     public func predicate(
         keys: [MembershipKeys], asker: UInt32, settings: FilterCheck.Settings
     ) -> Predicate {
@@ -31,20 +32,22 @@ extension Residual {
     }
 }
 
-/// Binding of a policy to one holder: puts the claims in their places and evaluates all parts that read no row.
+/// Binding of a policy to one holder (a role with its claims). It inserts the claims and evaluates every part that
+/// reads no row.
 struct Binding {
     private let claims: [UInt8]
     private let role: [UInt8]
     private let answers: [AskedTerm: AskedAnswer]
-    /// Terms that PostgreSQL has to evaluate first, each once.
+    /// Terms that PostgreSQL must evaluate first, without duplicates.
     private(set) var needs: [AskedTerm] = []
     private(set) var memberships: [HeldMembership] = []
-    /// Values found for terms that depend on claims alone.
+    /// Values of terms that depend only on claims.
     private var known: [AskedTerm: Term] = [:]
 
-    /// Maximum work of one operation on a policy's own values, as in `FilterCheck.Settings`.
+    /// Maximum work of one operation on values in a policy, as in `FilterCheck.Settings`.
     private static let maximumWork = 1 << 20
-    /// Maximum number of keys by which a membership's rows are found. A condition has few, except for its lists.
+    /// Maximum number of keys by which rows of a membership are found. A condition has few keys, unless it has long
+    /// lists.
     private static let maximumKeys = 1000
 
     init(claims: [UInt8], role: [UInt8], answers: [AskedTerm: AskedAnswer]) {
@@ -83,7 +86,7 @@ struct Binding {
 
     // MARK: Evaluating
 
-    /// Returns the value of a term whose parts are all constants; otherwise the term itself.
+    /// Returns the value of the term if all of its parts are constants, otherwise the term itself.
     private func evaluated(_ term: Term) -> Term {
         guard term.parts.allSatisfy({ $0.isSettled }) else { return term }
         return Self.settled(term)
@@ -104,12 +107,12 @@ struct Binding {
         guard !function.readsClock, function.operation != .failure else { return .apply(function, parts) }
         let bound = parts.map { bind($0) }
         if bound.contains(where: { $0.isFailure }) { return Function.failure }
-        // As in PostgreSQL's planner, one NULL is enough, whatever the other arguments are.
+        // Like PostgreSQL's planner, returns NULL if one argument is NULL, whatever the others are.
         if function.isStrict, bound.contains(where: { $0.isNullConstant }) { return .constant(nil, function.result) }
         return evaluated(.apply(function, bound))
     }
 
-    /// Binds NULLIF. NULL equals nothing, and PostgreSQL's planner does not look at the other side.
+    /// Binds NULLIF. NULL equals nothing; PostgreSQL's planner does not evaluate the other side then.
     private func nullIf(_ function: Function, _ left: Term, _ right: Term) -> Term {
         left.isNullConstant || right.isNullConstant ? left : evaluated(.nullIf(function, left, right))
     }
@@ -134,7 +137,7 @@ struct Binding {
         .constant([UInt8(ascii: truth ? "t" : "f")], .boolean)
     }
 
-    /// Binds CASE. Branches that cannot be reached are not bound, so nothing in them can fail.
+    /// Binds CASE. Branches that cannot be reached are not bound, so that nothing in them can fail.
     private mutating func choice(_ branches: [Term.Branch], _ otherwise: Term) -> Term {
         var rest: [Term.Branch] = []
         for branch in branches {
@@ -173,7 +176,7 @@ struct Binding {
 
     private mutating func value(_ inner: Term?, _ asked: AskedTerm) -> Term {
         if let inner {
-            // The term is evaluated as a whole, because a field of the claims is found in their text.
+            // The term is evaluated as a whole, because fields of the claims are found in the text of the claims.
             let settled = Self.settled(filled(inner))
             if case .constant(let text, _) = settled { return .constant(text, asked.type) }
             if settled.isFailure { return settled }
@@ -188,7 +191,7 @@ struct Binding {
         }
     }
 
-    /// Returns the term with claims in their places, but not evaluated.
+    /// Returns the term with the claims inserted, but not evaluated.
     private func filled(_ term: Term) -> Term {
         switch term {
         case .claims: return .constant(claims, .text)
@@ -207,7 +210,7 @@ struct Binding {
 
     private mutating func member(_ membership: Membership, _ key: Term?) -> Term {
         var held = membership
-        // A membership whose rows depend on another membership is not followed.
+        // The hub does not follow a membership whose rows depend on another membership.
         guard !membership.condition.holdsMembership else { return .undecided }
         held.condition = bind(membership.condition)
         if held.condition.isFailure { return Function.failure }
@@ -231,7 +234,7 @@ struct Binding {
 }
 
 extension Term {
-    /// True if the term already has its value.
+    /// True if the term is a constant or always fails.
     fileprivate var isSettled: Bool {
         if case .constant = self { return true }
         return isFailure
@@ -250,7 +253,7 @@ extension Term {
         }
     }
 
-    /// True if the value depends on the holder's claims or role.
+    /// True if the value depends on the claims or role of the holder.
     fileprivate var speaksOfClaims: Bool {
         switch self {
         case .claims, .role, .ofClaims: true
@@ -258,7 +261,7 @@ extension Term {
         }
     }
 
-    /// True if the value for a row changes with time alone.
+    /// True if the value for an unchanged row can change with time.
     var readsClock: Bool {
         if case .apply(let function, _) = self, function.readsClock { return true }
         return parts.contains { $0.readsClock }

@@ -1,4 +1,5 @@
-/// Calls of built-in functions, of settings, and of functions written in SQL, which are replaced by their bodies.
+/// Checks of calls: built-in functions, settings, and functions written in SQL, which the checker replaces by their
+/// bodies.
 extension Checker {
     mutating func call(
         _ name: SyntaxName, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
@@ -17,7 +18,8 @@ extension Checker {
 
     // MARK: Resolution
 
-    /// Returns the function with exactly these arguments, or else the only function of that name, if it takes them.
+    /// Returns the function with exactly these argument types. If there is none, returns the only function of that name
+    /// if it accepts the types.
     private func functionFacts(_ name: QualifiedName, _ types: [TypeFacts]) throws(Undecided) -> FunctionFacts {
         let candidates = catalog.functions[name] ?? []
         let exact = candidates.filter { $0.arguments.map(\.oid) == types.map(\.oid) }
@@ -28,7 +30,7 @@ extension Checker {
     }
 
     private static func accepts(_ declared: [TypeFacts], _ types: [TypeFacts]) -> Bool {
-        // `VARIADIC "any"` takes further arguments.
+        // An argument `VARIADIC "any"` accepts any number of further arguments.
         let isOpen = declared.last?.oid == 2276 && types.count >= declared.count
         guard isOpen || declared.count == types.count else { return false }
         return zip(declared, types).allSatisfy { $0.oid == $1.oid || $0.isPolymorphic }
@@ -41,7 +43,7 @@ extension Checker {
         else { throw Undecided() }
         let (declared, actual) = (facts.arguments[place].oid, parts[place].type)
         if declared == facts.result.oid { return actual }
-        // The element type of the argument `anyarray` is the result `anyelement`.
+        // If the argument is `anyarray`, the result `anyelement` is the type of its elements.
         guard declared == 2277, facts.result.oid == 2283, case .array(let element) = actual.shape else {
             throw Undecided()
         }
@@ -63,7 +65,7 @@ extension Checker {
                 term: .apply(function, parts.compactMap { $0.term }), readsRow: true, canBeAsked: false,
                 syntax: syntax)
         }
-        // The results of these functions for a time depend on the session's zone.
+        // For a time, the results of these functions depend on the session's time zone.
         let canBeAsked =
             facts.volatility == .immutable
             || Checker.readOnlyClaims.contains(name.name) && !parts.contains { $0.type.isTemporal }
@@ -84,7 +86,7 @@ extension Checker {
         return function
     }
 
-    /// Stable functions that look only at their arguments and at settings: neither at a table nor at a clock.
+    /// Stable functions that depend only on their arguments and on settings, not on a table or a clock.
     private static let readOnlyClaims: Set<String> = [
         "current_setting", "to_json", "to_jsonb", "json_build_array", "json_build_object", "jsonb_build_array",
         "jsonb_build_object", "array_to_json", "array_to_string", "concat", "concat_ws", "format",
@@ -92,7 +94,7 @@ extension Checker {
 
     // MARK: Settings
 
-    /// Returns the value of a setting if it is known without asking; nil if PostgreSQL has to be asked.
+    /// Returns the value of a setting if the hub knows it; nil if PostgreSQL must be asked.
     private func setting(_ arguments: [Syntax], _ environment: Environment) throws(Undecided) -> Typed? {
         guard case .literal(let written, let type)? = arguments.first, type?.plain == "text",
             arguments.count == 1 || arguments.count == 2 && arguments[1].isTruthValue
@@ -100,7 +102,7 @@ extension Checker {
         let name = written.lowercased()
         let syntax = Syntax.call(SyntaxName("current_setting"), arguments)
         let collation = DerivedCollation.implicit(DerivedCollation.database)
-        // This setting always exists, so the argument about a missing setting does not matter.
+        // This setting always exists, so the argument that permits a missing setting has no effect.
         if name == "request.jwt.claims" {
             return Typed(type: .text, collation: collation, term: .claims, syntax: syntax)
         }
@@ -111,7 +113,7 @@ extension Checker {
         return .constant(nil, .text, .cast(.null, TypeName("text")))
     }
 
-    /// True for a setting that other gateways make for a request, but the hub does not.
+    /// True for a setting that other gateways (such as PostgREST) make for a request and that the hub does not make.
     private static func isNeverSet(_ name: String) -> Bool {
         name.hasPrefix("request.jwt.claim.") || name == "request.jwt.claim"
             || ["request.headers", "request.method", "request.path", "request.cookies"].contains(name)
@@ -119,7 +121,8 @@ extension Checker {
 
     // MARK: Functions of extensions
 
-    /// Checks a function in C, from an extension; its declarations are trusted. Other languages may read tables.
+    /// Checks a call of an extension's function in C, whose declared properties are trusted. Functions in other
+    /// languages may read tables, so the hub does not decide them.
     private func foreign(
         _ name: SyntaxName, _ facts: FunctionFacts, _ parts: [Typed]
     ) throws(Undecided) -> Typed {
@@ -137,7 +140,7 @@ extension Checker {
     private mutating func inlined(
         _ facts: FunctionFacts, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // The body is parsed anew at each call.
+        // The body is parsed again at each call, which costs work.
         budget -= 50
         guard !facts.returnsSet, let body = Checker.body(facts), body.source == nil, body.condition == nil,
             body.outputs.count == 1
@@ -174,7 +177,7 @@ extension Checker {
             depth: environment.depth + 1)
     }
 
-    /// Makes the result of a strict function NULL if an argument is NULL, whatever its body says.
+    /// Makes the result of a strict function NULL if an argument is NULL, as PostgreSQL does without running its body.
     private mutating func strict(
         _ value: Typed, _ arguments: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
@@ -193,7 +196,8 @@ extension Checker {
             nullable + [value], type, canBeAsked: true, isBuiltIn: true, syntax, collation: value.collation
         ) { terms in
             precondition(terms.count == nullable.count + 1, "an argument was lost")
-            // If only TRUE counts, AND means the same, and the index finds its rows more easily.
+            // If NULL and FALSE mean the same in the end, AND gives the same result. The index finds rows of an AND
+            // more easily.
             if isPositive, type.oid == TypeOID.bool {
                 return .all(terms.dropLast().map { .not(.isNull($0)) } + [terms[terms.count - 1]])
             }
@@ -205,7 +209,7 @@ extension Checker {
 }
 
 extension Syntax {
-    /// True for TRUE and FALSE. For NULL, a strict function would return NULL.
+    /// True for TRUE and FALSE. If the argument was NULL, a strict function would return NULL.
     fileprivate var isTruthValue: Bool {
         if case .boolean = self { return true }
         return false

@@ -1,4 +1,4 @@
-/// Sub-selects over claims alone, and sub-selects over another table, which define memberships.
+/// Checks of sub-selects: those that read only claims, and those that read another table, which define memberships.
 extension Checker {
     // MARK: Over no table
 
@@ -11,7 +11,7 @@ extension Checker {
         return typed
     }
 
-    /// Checks `ARRAY(SELECT jsonb_array_elements_text(…))`, over claims alone.
+    /// Checks `ARRAY(SELECT jsonb_array_elements_text(…))`, which must depend on claims only.
     mutating func arrayOf(_ select: Syntax.Select, _ environment: Environment) throws(Undecided) -> Typed {
         let (select, environment) = try unfolded(select, environment)
         guard select.source == nil, select.condition == nil, select.outputs.count == 1 else { throw Undecided() }
@@ -26,7 +26,8 @@ extension Checker {
             syntax: .arrayOf(written))
     }
 
-    /// Returns the select itself, or the body of a set-returning function if the select only calls this function.
+    /// Returns the body of a set-returning function if the select only calls this function; otherwise the select
+    /// itself.
     private func unfolded(
         _ select: Syntax.Select, _ environment: Environment
     ) throws(Undecided) -> (select: Syntax.Select, environment: Environment) {
@@ -44,7 +45,7 @@ extension Checker {
         return (select, environment)
     }
 
-    /// Returns `SELECT f.x FROM f() f(x)` as `SELECT f()`; other selects unchanged.
+    /// Converts `SELECT f.x FROM f() f(x)` to `SELECT f()`. Returns other selects unchanged.
     private static func called(_ select: Syntax.Select) -> Syntax.Select {
         guard let source = select.source, let arguments = source.arguments, source.columns.count == 1,
             select.condition == nil, select.outputs.count == 1,
@@ -112,7 +113,7 @@ extension Checker {
     mutating func exists(
         _ select: Syntax.Select, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // An aggregate returns a row even if the table has none.
+        // A select with an aggregate returns a row even if the table has none.
         guard let source = select.source, source.arguments == nil, select.outputs.allSatisfy({ $0.value.isPlain })
         else { throw Undecided() }
         return try exists(try shape(select, source, environment), isPositive: isPositive, equal: nil)
@@ -177,8 +178,8 @@ extension Checker {
         if shape.correlation == nil { throw Undecided() }
     }
 
-    /// Returns the slot of `column` and the key for `m.x = <value of the outer row>`; nil if `column` is no plain
-    /// column.
+    /// Returns the slot and the key of a comparison `m.x = <value of the outer row>`. Nil unless `column` is a column
+    /// of the membership's table.
     private mutating func correlation(
         _ column: Syntax, _ key: Syntax, _ shape: Shape
     ) throws(Undecided) -> (slot: Int, key: Typed)? {
@@ -189,7 +190,7 @@ extension Checker {
         return (slot, try value(key, shape.environment))
     }
 
-    /// Returns the column's slot if the column's text is the text of the value; otherwise nil.
+    /// Returns the slot of the column whose text the value has, if the value is only a column; otherwise nil.
     private static func plainColumn(_ typed: Typed) -> Int? {
         switch typed.term {
         case .column(let slot, _)?: slot
@@ -234,7 +235,7 @@ extension Checker {
             isDecision: true, canBeAsked: false, isBuiltIn: false, syntax: .null)
     }
 
-    /// Throws if keys cannot be compared by their texts, which needs the plain equality of one type.
+    /// Throws unless equal texts mean equal keys. That requires the ordinary equality of one type.
     private func checkKey(_ column: ColumnFacts, _ key: Typed) throws(Undecided) {
         let isString = [column.type, key.type].allSatisfy { $0.oid == TypeOID.text || $0.oid == TypeOID.varchar }
         guard column.type.oid == key.type.oid || isString, column.type.isPlainKey else { throw Undecided() }
@@ -265,7 +266,7 @@ extension Checker {
 }
 
 extension Syntax {
-    /// True for a constant or a column: neither affects how many rows there are.
+    /// True for a constant or a column. Such an output does not change the number of rows.
     fileprivate var isPlain: Bool {
         switch self {
         case .literal, .number, .boolean, .null, .column: true
@@ -278,7 +279,7 @@ extension Syntax {
 extension TypeFacts {
     static let varchar = TypeFacts(oid: TypeOID.varchar, name: "character varying")
 
-    /// True if each value has one text, whatever the session's settings, and the same text in the stream.
+    /// True if each value of the type has only one text: with all session settings, and in the replication stream.
     fileprivate var isPlainKey: Bool {
         if case .enumeration = shape { return true }
         return [
@@ -288,15 +289,15 @@ extension TypeFacts {
 }
 
 extension Term {
-    /// Slots of the row that the term reads.
+    /// Slots of the row's columns that the term reads.
     var columns: Set<Int> {
         var slots: Set<Int> = []
         visit { if case .column(let slot, _) = $0 { slots.insert(slot) } }
         return slots
     }
 
-    /// True if the process cannot decide all rows, or its answer may change. The rows of such a condition cannot be
-    /// kept.
+    /// True if the hub cannot decide the term for all rows, or if the value can change with time. The hub then cannot
+    /// store which rows of the membership's table satisfy it.
     fileprivate var isUncertain: Bool {
         var isUncertain = false
         visit { part in
@@ -310,7 +311,7 @@ extension Term {
         return isUncertain
     }
 
-    /// Calls `look` with the term and its parts, except for the insides of memberships and of terms that are evaluated
+    /// Calls `look` with the term and its parts. Skips what is inside memberships and inside terms that are evaluated
     /// once for a holder.
     func visit(_ look: (Term) -> Void) {
         look(self)

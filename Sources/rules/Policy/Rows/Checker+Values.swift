@@ -1,9 +1,9 @@
-/// Literals, columns, casts and operators.
+/// Checks of literals, columns, casts and operators.
 extension Checker {
     // MARK: Types
 
-    /// Returns the type that `::type` names. `isExact` is false for a domain: `facts` is then its base type, although
-    /// the domain has rules of its own.
+    /// Returns the type with the name that follows `::`. `isExact` is false for a domain. `facts` is then the base
+    /// type, but the domain has rules of its own.
     private func type(_ name: TypeName) throws(Undecided) -> (facts: TypeFacts, isExact: Bool) {
         guard let facts = catalog.types[name.plain] ?? Checker.builtIn[name.plain] else { throw Undecided() }
         let isExact = facts.name == name.plain || facts.oid == TypeOID.bpchar && name.base == "bpchar"
@@ -35,7 +35,7 @@ extension Checker {
     // MARK: Literals
 
     func literal(_ text: String, _ name: TypeName?, _ tree: Syntax) throws(Undecided) -> Typed {
-        // A modifier may cut or round the value.
+        // A type modifier such as a length may truncate or round the value.
         guard let name, !name.hasModifier else { throw Undecided() }
         let (facts, isExact) = try type(name)
         guard isExact else { throw Undecided() }
@@ -76,7 +76,7 @@ extension Checker {
     }
 
     private func column(_ slot: Int, of scope: Scope) throws(Undecided) -> Typed {
-        // Terms read only the row of the checker's own level.
+        // Terms read only rows of the level for which this checker works.
         guard scope.level == row else { throw Undecided() }
         precondition(scope.relation.columns.indices.contains(slot), "a column that the table does not have")
         let facts = scope.relation.columns[slot]
@@ -86,7 +86,7 @@ extension Checker {
             syntax: .column(qualifier: [scope.alias], name: facts.name))
     }
 
-    /// Returns the number of an argument that is written as a column, `"$1"`; otherwise nil.
+    /// Returns the number of a function's argument that is written as a column named `"$1"` and so on; otherwise nil.
     private func argumentNumber(_ qualifier: String?, _ name: String) -> Int? {
         guard (qualifier ?? "argument") == "argument", name.hasPrefix("$") else { return nil }
         return Int(name.dropFirst())
@@ -103,7 +103,7 @@ extension Checker {
     }
 
     func keyword(_ word: String, _ environment: Environment) throws(Undecided) -> Typed {
-        // In a function that runs as its owner, the current user is the owner.
+        // In a SECURITY DEFINER function, the current user is the function's owner.
         guard word == "CURRENT_USER" || word == "CURRENT_ROLE", environment.reader == .caller else {
             throw Undecided()
         }
@@ -133,15 +133,15 @@ extension Checker {
         ) { terms in function.map { .apply($0, terms) } }
     }
 
-    /// True if a function that did not come with PostgreSQL casts the types, or the elements of arrays.
+    /// True if a function of a user or an extension does the cast, also of an array's elements.
     private func isMade(_ source: TypeFacts, _ target: TypeFacts) -> Bool {
         if catalog.madeCasts.contains(CastPair(from: source.oid, to: target.oid)) { return true }
         guard let element = source.element, let other = target.element else { return false }
         return isMade(element, other)
     }
 
-    /// Returns the cast of an expression without a type of its own, or of an array whose elements can be cast one by
-    /// one.
+    /// Returns the cast of a literal without a type of its own, or of an array whose elements can be cast one by one.
+    /// Nil for all other expressions.
     private mutating func constantCast(
         _ inner: Syntax, _ name: TypeName, _ target: TypeFacts, _ environment: Environment
     ) throws(Undecided) -> Typed? {
@@ -165,7 +165,7 @@ extension Checker {
         }
     }
 
-    /// Returns the part with the new type if the cast only renames the type; otherwise nil.
+    /// Returns the expression with the new type if the cast does not change the value; otherwise nil.
     private func unchanged(_ part: Typed, _ target: TypeFacts, _ syntax: Syntax) -> Typed? {
         var part = part
         let isTwin = catalog.textTwins.contains(part.type.oid) && target.oid == TypeOID.text
@@ -184,7 +184,7 @@ extension Checker {
     }
 
     private static func canAskForCast(_ from: TypeFacts, _ target: TypeFacts) -> Bool {
-        // Times depend on `'now'` and on the session's zone. Names are looked up in the catalog.
+        // Results for times depend on `'now'` and on the time zone. Names of objects are looked up in the catalog.
         !from.isTemporal && !target.isTemporal && !target.isCatalogName
     }
 
@@ -233,8 +233,8 @@ extension Checker {
 
     // MARK: Operators
 
-    /// Returns the operator for exactly these types, or else the one for any array or any enumeration: PostgreSQL then
-    /// has no other.
+    /// Returns the operator for exactly these types. If there is none, returns the operator for any array or any
+    /// enumeration, provided that it is the only one.
     func operatorFacts(_ name: QualifiedName, _ left: TypeFacts?, _ right: TypeFacts) -> OperatorFacts? {
         let candidates = catalog.operators[name] ?? []
         let exact = candidates.filter { $0.left?.oid == left?.oid && $0.right.oid == right.oid }
@@ -271,11 +271,12 @@ extension Checker {
         return parts[0].type
     }
 
-    /// True if PostgreSQL may be asked once for a holder. Other operators depend on a clock, a zone or the catalog.
+    /// True if PostgreSQL's result may be stored for a holder. Results of other operators depend on a clock, a time
+    /// zone or the catalog.
     private func canAsk(_ facts: OperatorFacts) -> Bool { facts.volatility == .immutable }
 
-    /// Returns the function by which the process applies an operator; nil if the process cannot. Throws if collations
-    /// conflict: PostgreSQL then fails, or does not need them.
+    /// Returns the function with which the hub evaluates the operator; nil if there is none. Throws if collations
+    /// conflict, because the hub does not know if PostgreSQL would raise an error.
     private func function(
         _ symbol: SyntaxName, _ facts: OperatorFacts, _ parts: [Typed], _ left: TypeFacts, _ right: TypeFacts
     ) throws(Undecided) -> Function? {
@@ -328,7 +329,7 @@ extension Checker {
 }
 
 extension TypeFacts {
-    /// Oid of `anyarray` or `anyenum`, with which operators for all types of a kind are declared.
+    /// Oid of the pseudo-type `anyarray` or `anyenum`, for which operators on all types of that kind are declared.
     fileprivate var anyOfItsKind: UInt32? {
         switch shape {
         case .array: 2277
@@ -337,14 +338,14 @@ extension TypeFacts {
         }
     }
 
-    /// True for `anyelement` and the other pseudo-types of its family.
+    /// True for `anyelement` and similar pseudo-types.
     var isPolymorphic: Bool { TypeFacts.polymorphic.contains(oid) }
 
     private static let polymorphic: Set<UInt32> = [
         2276, 2277, 2283, 2776, 3500, 3831, 4537, 4538, 5077, 5078, 5079, 5080,
     ]
 
-    /// True for `regclass` and similar types, whose values are names in the catalog.
+    /// True for `regclass` and similar types, whose values are names of objects in the catalog.
     fileprivate var isCatalogName: Bool {
         if case .array(let element) = shape { return element.isCatalogName }
         return [24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191].contains(oid)

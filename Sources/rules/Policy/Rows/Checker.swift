@@ -1,13 +1,15 @@
-/// Type checker that makes a typed term of a syntax tree. Each name is looked up in the catalog; a missing or ambiguous
-/// name is undecided.
+/// Type checker that turns a syntax tree into a typed term. It looks up each name in the catalog. A missing or
+/// ambiguous name makes the term undecided, so that PostgreSQL decides it.
 ///
-/// `row` is the level of the scope whose row the terms read: the policy's table, or a membership's.
+/// A checker works for one level of scopes (`row`): terms read the row of the policy's table or of a membership's
+/// table.
 struct Checker {
     let catalog: PolicyCatalog
     let row: Int
-    /// Number of nodes that may still be checked. Functions that call functions could make many nodes of a short text.
+    /// Number of nodes that may still be checked. The limit is needed because functions that call functions can make a
+    /// short text very large.
     var budget = 20_000
-    /// Depth of the current node, including the bodies of functions.
+    /// Nesting of the current node, including the bodies of functions.
     var nesting = 0
 
     private static let maximumNesting = 160
@@ -20,12 +22,12 @@ struct Checker {
     /// Meanings of names at one place in a text.
     struct Environment {
         var scopes: [Scope] = []
-        /// Level of the innermost scope, even if its names are not visible here.
+        /// Level of the innermost scope, even if its names are not visible at this place.
         var level = 0
         var arguments: [Argument] = []
         var argumentNames: [String] = []
         var reader = Membership.Reader.caller
-        /// Number of function bodies around this place.
+        /// Number of function bodies that enclose this place.
         var depth = 0
 
         static let maximumDepth = 8
@@ -37,7 +39,7 @@ struct Checker {
         var relation: RelationFacts
     }
 
-    /// Argument of a call, with the environment of the call, in which its names are resolved.
+    /// Argument of a function call, with the environment of the call. Names in the argument are resolved there.
     struct Argument {
         var value: Syntax
         var environment: Environment
@@ -46,7 +48,8 @@ struct Checker {
 
     // MARK: Expressions
 
-    /// Checks a value that is an argument or an operator's side. Throws if the value is a decision.
+    /// Checks an expression that is an argument or the side of an operator. Throws if it contains a membership, whose
+    /// result is a decision.
     mutating func value(_ tree: Syntax, _ environment: Environment) throws(Undecided) -> Typed {
         let typed = try expression(tree, environment)
         guard !typed.isDecision else { throw Undecided() }
@@ -111,7 +114,7 @@ struct Checker {
         }
     }
 
-    /// Calls `look` with a checker for rows of another level, which shares the budget.
+    /// Calls `look` with a checker for rows of another level. Both share the budget of nodes.
     mutating func over<Result>(
         _ row: Int, _ look: (inout Checker) throws(Undecided) -> Result
     ) throws(Undecided) -> Result {
@@ -124,10 +127,10 @@ struct Checker {
 
     // MARK: Conditions
 
-    /// Checks a boolean. If the boolean is not understood, PostgreSQL decides it for each row: as small a part of the
-    /// policy as three-valued logic allows.
+    /// Checks a condition. If the checker does not understand it, the returned condition is undecided: PostgreSQL
+    /// decides the row. Three-valued logic keeps the undecided part of the policy small.
     ///
-    /// `isPositive` says that only TRUE counts in the end, so that NULL and FALSE are the same.
+    /// `isPositive` is true if only TRUE matters in the end, so that NULL and FALSE are the same.
     mutating func condition(_ tree: Syntax, _ environment: Environment, isPositive: Bool = false) -> Typed {
         do throws(Undecided) {
             let typed = try expression(tree, environment, isPositive: isPositive)
@@ -145,12 +148,12 @@ struct Checker {
         return typed
     }
 
-    /// Combines conditions by AND, OR, NOT or another operation on conditions.
+    /// Combines conditions by AND, OR, NOT or a similar operation.
     private func connected(
         _ parts: [Typed], _ make: ([Term]) -> Term, _ write: ([Syntax]) -> Syntax
     ) throws(Undecided) -> Typed {
         var parts = parts
-        // A part that cannot be evaluated once for a holder becomes undecided, without the other parts.
+        // A part that cannot be evaluated once for a holder becomes undecided, without affecting the others.
         for index in parts.indices {
             do throws(Undecided) { _ = try parts[index].sealed() } catch { parts[index] = .undecided }
         }
@@ -159,7 +162,8 @@ struct Checker {
             collation: DerivedCollation.none, make)
     }
 
-    /// Combines parts. The result is evaluated for each row if a part reads the row, otherwise once for a holder.
+    /// Combines parts into one expression. If a part reads the row, the result is evaluated for each row, otherwise
+    /// once for each holder (a role with its claims).
     func combined(
         _ parts: [Typed], _ type: TypeFacts, canBeAsked: Bool, isBuiltIn: Bool, _ syntax: Syntax,
         collation: DerivedCollation? = nil, _ make: ([Term]) -> Term?
@@ -195,7 +199,7 @@ struct Checker {
         let part =
             isCondition
             ? condition(inner, environment, isPositive: isPositiveInside) : try expression(inner, environment)
-        // A composite is NULL if all its fields are NULL.
+        // A composite value counts as NULL if all its fields are NULL, which the hub does not evaluate.
         guard isCondition || part.type.shape != .other || catalog.textTwins.contains(part.type.oid) else {
             throw Undecided()
         }
@@ -223,7 +227,7 @@ struct Checker {
         for branch in branches {
             let tree = operand.map { Syntax.infix(SyntaxName("="), $0, branch.condition) } ?? branch.condition
             let condition = condition(tree, environment)
-            // CASE does not write its `=`, which for an enumeration could be a user's own operator.
+            // The `=` of such a CASE is not written. For an enumeration it could be a user's own operator.
             if operand != nil, try value(branch.condition, environment).type.isOfUsers { throw Undecided() }
             parts.append(condition)
         }
@@ -249,7 +253,8 @@ struct Checker {
         }
     }
 
-    /// Checks a value of CASE. If it is not understood but certainly boolean, it is undecided.
+    /// Checks the value of a branch of CASE. A value that is not understood becomes undecided if it is certainly
+    /// boolean.
     private mutating func outcome(
         _ tree: Syntax, _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
@@ -261,7 +266,7 @@ struct Checker {
         }
     }
 
-    /// True if an expression that is not understood is certainly boolean.
+    /// True if an expression that the checker does not understand is certainly boolean.
     private func looksBoolean(_ tree: Syntax) -> Bool {
         switch tree {
         case .exists, .among, .all, .any, .not, .test, .isDistinct, .quantified: return true
@@ -275,7 +280,7 @@ struct Checker {
     private mutating func coalesce(
         _ trees: [Syntax], _ environment: Environment, _ isPositive: Bool
     ) throws(Undecided) -> Typed {
-        // `COALESCE(condition, false)` means `condition IS TRUE`.
+        // `COALESCE(condition, false)` means the same as `condition IS TRUE`.
         if trees.count == 2, case .boolean(let fallback) = trees[1] {
             let tested: Syntax.Test = fallback ? .isNotFalse : .isTrue
             return try test(trees[0], tested, environment, isPositive)
@@ -311,8 +316,8 @@ struct Checker {
         ) { terms in equality.map { .isDistinct($0, terms[0], terms[1]) } }
     }
 
-    /// Returns the `=` that NULLIF and IS DISTINCT FROM use without writing it: the built-in operator of built-in
-    /// types. Returns nil if the process cannot apply it.
+    /// Returns the equality that NULLIF and IS DISTINCT FROM imply: the built-in operator of built-in types. Nil if the
+    /// hub cannot evaluate it.
     func equality(_ sides: [Typed]) throws(Undecided) -> Function? {
         guard sides.count == 2, !sides[0].type.isOfUsers, !sides[1].type.isOfUsers else { throw Undecided() }
         let symbol = QualifiedName("pg_catalog", "=")

@@ -1,8 +1,8 @@
 import Bytes
 
 extension Function {
-    /// Applies the function to values. No value of a strict function is NULL. The work is linear, or the product of two
-    /// lengths that is at most `maximumWork`.
+    /// Applies the function to values. For a strict function no value may be NULL. The work grows with the sum of the
+    /// lengths, or with the product of two lengths, which is limited to `maximumWork`.
     func apply(_ values: [[UInt8]?], moment: Int64?, maximumWork: Int) -> Outcome {
         switch operation {
         case .failure: return .failed
@@ -88,7 +88,7 @@ extension Function {
     private static func like(
         _ text: RawSpan, _ pattern: RawSpan, _ bytes: [UInt8], _ isNegated: Bool, _ folding: Folding
     ) -> Outcome {
-        // PostgreSQL fails only if it reaches the escape at the pattern's end.
+        // PostgreSQL raises an error only if it reaches the escape at the end of the pattern.
         guard !LikePattern.endsWithEscape(bytes) else { return .cannot }
         if folding == .ofASCII, !LikePattern.isASCII(text) || !LikePattern.isASCII(pattern) { return .cannot }
         return Outcome(LikePattern.matches(text, pattern, foldingCase: folding != .none) != isNegated)
@@ -104,7 +104,7 @@ extension Function {
         case .subtract: result = left.subtractingReportingOverflow(right)
         case .multiply: result = left.multipliedReportingOverflow(by: right)
         case .divide: result = left.dividedReportingOverflow(by: right)
-        // The remainder of the smallest number by -1 is 0, as in PostgreSQL.
+        // As in PostgreSQL, the remainder of the smallest number divided by -1 is 0.
         case .remainder: result = right == -1 ? (0, false) : left.remainderReportingOverflow(dividingBy: right)
         }
         guard !result.overflow, width.range.contains(result.partialValue) else { return .failed }
@@ -176,7 +176,7 @@ extension Function {
     }
 
     private static func zone(_ value: [UInt8], _ isAdded: Bool) -> Outcome {
-        // Infinite values and values before Christ do not end with a digit.
+        // Infinite times and times before Christ do not end with a digit.
         guard let last = value.last, (48...57).contains(last) else { return .cannot }
         if isAdded { return .value(value + Array("+00".utf8)) }
         return value.suffix(3).elementsEqual("+00".utf8) ? .value(value.dropLast(3)) : .cannot
@@ -207,7 +207,7 @@ extension Function {
     private static func split(_ values: [[UInt8]?]) -> Outcome {
         precondition(values.count == 2, "a text and what divides it")
         guard let text = values[0] else { return .null }
-        // If the delimiter is NULL, PostgreSQL splits the text into characters.
+        // If the delimiter is NULL, PostgreSQL splits the text into single characters.
         guard let delimiter = values[1] else { return .cannot }
         if text.isEmpty { return .value(ArrayText.text([])) }
         return .value(ArrayText.text(pieces(text, delimiter)))
@@ -238,7 +238,7 @@ extension Function {
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         guard let number = IntegerText.value(unsafe last.span.bytes) else { return .cannot }
         guard number != 0 else { return .failed }
-        // A negative number counts from the end, but not on older servers.
+        // A negative number counts from the end, but only in newer versions of PostgreSQL.
         guard number > 0 else { return .cannot }
         let pieces = values[0].isEmpty ? [] : pieces(values[0], values[1])
         return .value(number <= Int64(pieces.count) ? pieces[Int(number) - 1] : [])
@@ -252,7 +252,7 @@ extension Function {
 }
 
 extension ArrayText {
-    /// Returns the text that `array_out` writes for an array of one dimension.
+    /// Returns the text of an array of one dimension, as PostgreSQL's `array_out` writes it.
     static func text(_ elements: [[UInt8]?]) -> [UInt8] {
         var text = [UInt8(ascii: "{")]
         for (index, element) in elements.enumerated() {
@@ -291,7 +291,7 @@ extension FloatText {
         width == .double ? double(text) : float(text).map { Double($0) }
     }
 
-    /// Returns the text that PostgreSQL writes for a plain number; nil if PostgreSQL would write an exponent.
+    /// Returns the text that PostgreSQL writes for the number; nil if PostgreSQL would write an exponent.
     static func canonical(_ text: RawSpan, _ width: Function.FloatWidth) -> [UInt8]? {
         let description: String?
         switch width {
@@ -304,7 +304,7 @@ extension FloatText {
 }
 
 extension DateText {
-    /// Returns the microseconds of a timestamp, or those of a date's midnight.
+    /// Returns the time of a timestamp, or of a date's midnight, in microseconds since 2000-01-01.
     static func instant(_ text: RawSpan) -> Int128? {
         if let micros = microseconds(text) { return wide(micros, 1) }
         return days(text).map { wide($0, 86_400_000_000) }
@@ -319,9 +319,9 @@ extension DateText {
     }
 }
 
-/// Instants as PostgreSQL writes them with the zone UTC.
+/// Writer of timestamps in the form that PostgreSQL writes with the time zone UTC.
 enum InstantText {
-    /// Instants from the year 1 to the end of 9999, in microseconds since 2000-01-01.
+    /// Timestamps from the year 1 to the end of the year 9999, in microseconds since 2000-01-01.
     static let plain: ClosedRange<Int64> = -63_082_281_600_000_000...252_455_615_999_999_999
 
     static func zoned(_ micros: Int64) -> [UInt8] {
@@ -345,8 +345,8 @@ enum InstantText {
         return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 
-    /// Returns the Gregorian date of a day, which is counted from 2000-01-01.
-    /// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.)
+    /// Returns the Gregorian date of a day. `days` counts from 2000-01-01. The algorithm is `civil_from_days` in Howard
+    /// Hinnant's "chrono-Compatible Low-Level Date Algorithms".
     private static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 730_425
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097

@@ -1,6 +1,6 @@
 extension Function {
-    /// Returns the function of `value::type`, also for a cast that leaves the text as it is (varchar to text). Nil if
-    /// the process cannot apply the cast.
+    /// Returns the function of a cast `value::type`, also if the cast does not change the text, such as varchar to
+    /// text. Nil if the hub cannot evaluate it.
     public static func cast(
         _ from: TypeFacts, to type: TypeFacts, text: TextRules.Encoding, timeZone: String?
     ) -> Function? {
@@ -8,7 +8,7 @@ extension Function {
     }
 
     private static func inUTF8(_ from: TypeFacts, _ type: TypeFacts, _ timeZone: String?) -> Function? {
-        // A type with a length cuts, pads or refuses values.
+        // A type with a length truncates, pads or refuses values.
         guard !type.name.contains("(") else { return nil }
         if from.oid == type.oid, from.shape == type.shape { return Function(type, .relabel) }
         return operation(from, type, timeZone).map { Function(type, $0) }
@@ -38,7 +38,8 @@ extension Function {
         }
     }
 
-    /// Returns a cast of arrays whose elements keep their text, such as `varchar[]` to `text[]`; otherwise nil.
+    /// Returns a cast between arrays whose elements keep their texts, such as `varchar[]` to `text[]`; nil for other
+    /// casts.
     private static func ofArray(_ element: TypeFacts, _ type: TypeFacts) -> Operation? {
         guard let other = type.element, element.shape == .base, other.shape == .base else { return nil }
         return operation(element, other, nil) == .relabel ? .relabel : nil

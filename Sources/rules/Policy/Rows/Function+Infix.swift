@@ -1,8 +1,8 @@
 extension Function {
-    /// Returns a built-in operator; nil if the process cannot apply it. `collation` is the collation of the comparison,
-    /// derived from the operands as in PostgreSQL.
+    /// Returns the function of a built-in operator between two values; nil if the hub cannot evaluate it. `collation`
+    /// is the one that PostgreSQL derives from the operands.
     ///
-    /// `timeZone` matters if days are added to an instant, or if an instant is compared with a time without a zone.
+    /// `timeZone` matters if days are added to a timestamp, or if a timestamptz is compared with a time without a zone.
     public static func infix(
         _ name: String, _ left: TypeFacts, _ right: TypeFacts, _ collation: Collation, text: TextRules,
         timeZone: String? = nil
@@ -47,7 +47,7 @@ extension Function {
         return Function(.boolean, .compare(comparison, comparator, labels: comparison.isOrder ? labels(left) : []))
     }
 
-    /// Returns the comparator of an operator on two types; nil if there is no such operator.
+    /// Returns the comparator of an operator on these types; nil if there is no such operator.
     private static func comparator(_ left: TypeFacts, _ right: TypeFacts, _ collation: Collation) -> Comparator? {
         let isInteger = IntegerWidth(left.oid) != nil && IntegerWidth(right.oid) != nil
         let isText = [left, right].allSatisfy { $0.isText || $0.oid == TypeOID.name }
@@ -94,7 +94,7 @@ extension Function {
         case "-": return Function(width.type, .arithmetic(.subtract, width))
         case "*": return Function(width.type, .arithmetic(.multiply, width))
         case "/": return Function(width.type, .arithmetic(.divide, width))
-        // The remainder exists only for operands of the same width.
+        // Operands of different widths have no operator for the remainder.
         default: return a == b ? Function(width.type, .arithmetic(.remainder, width)) : nil
         }
     }

@@ -1,5 +1,5 @@
 extension Function {
-    /// Returns a function of `pg_catalog` by its name and declared arguments; nil if the process cannot apply it.
+    /// Returns the function of `pg_catalog` with this name and these argument types; nil if the hub cannot evaluate it.
     public static func named(
         _ name: String, _ arguments: [TypeFacts], _ collation: Collation, text: TextRules
     ) -> Function? {
@@ -32,7 +32,7 @@ extension Function {
         arguments[0].element == nil ? nil : Function(.integer, operation)
     }
 
-    /// True if equal texts are equal bytes. The search for one text in another depends on that.
+    /// True if texts are equal exactly when their bytes are. Searching a text in another depends on that.
     private static func isBytewise(_ collation: Collation) -> Bool {
         switch collation {
         case .bytewise, .deterministic: true

@@ -1,7 +1,7 @@
-/// Operator, function or cast that the process can apply to values as PostgreSQL does.
+/// Operator, function or cast that the hub can evaluate with the same results as PostgreSQL.
 ///
-/// A function is made from types and a collation, and is applied to texts. If its result is not certain to equal
-/// PostgreSQL's, the function does not exist, or its result for the values in question is `cannot`.
+/// A function is created for certain types and a collation, and applied to texts. If it could differ from PostgreSQL,
+/// the function is not created, or its result for the values in question is `cannot`.
 public struct Function: Sendable, Hashable {
     /// Type of the result.
     public let result: TypeFacts
@@ -13,13 +13,13 @@ public struct Function: Sendable, Hashable {
     }
 
     enum Operation: Sendable, Hashable {
-        /// Failure, whatever the arguments are.
+        /// A call that always fails.
         case failure
-        /// `now()`.
+        /// The SQL function `now()`.
         case moment
         case compare(Comparison, Comparator, labels: [[UInt8]])
         case compareFloats(Comparison, FloatWidth, FloatWidth)
-        /// Comparison between two of date, timestamp and timestamptz.
+        /// A comparison between two of date, timestamp and timestamptz.
         case compareMoments(Comparison)
         case contains(Comparator)
         case isContained(Comparator)
@@ -30,9 +30,9 @@ public struct Function: Sendable, Hashable {
         case shiftMoment(isNegative: Bool, isUTC: Bool)
         case field(FieldAddress, asText: Bool, isBinary: Bool)
         case hasName(Quantity)
-        /// Cast that leaves the text as it is.
+        /// A cast that does not change the text.
         case relabel
-        /// Cast from a text, which may have any form in which a client writes the value.
+        /// A cast from text. The text may have any form in which a client can write the value.
         case parse
         case parseJSON(isBinary: Bool)
         case withoutBlanks
@@ -70,7 +70,7 @@ public struct Function: Sendable, Hashable {
 
         var isOrder: Bool { self != .equal && self != .notEqual }
 
-        /// Comparison with both sides exchanged.
+        /// Comparison that gives the same result when both sides are exchanged.
         var turned: Comparison {
             switch self {
             case .equal, .notEqual: self
@@ -97,12 +97,12 @@ public struct Function: Sendable, Hashable {
         case single, double
     }
 
-    /// Letters that have two cases.
+    /// Letters whose case a function ignores or changes.
     enum Folding: UInt8, Sendable, Hashable {
         case none
-        /// Letters of ASCII; others stay as they are.
+        /// ASCII letters. Other characters stay unchanged.
         case plain
-        /// Letters of ASCII; about texts with others, PostgreSQL is asked.
+        /// ASCII letters. The hub asks PostgreSQL about texts with other characters.
         case ofASCII
     }
 
@@ -151,7 +151,7 @@ public struct Function: Sendable, Hashable {
 }
 
 extension Function {
-    /// True if the function returns NULL for an argument that is NULL.
+    /// True if the function returns NULL whenever an argument is NULL.
     var isStrict: Bool {
         switch operation {
         case .failure, .moment, .split: false
@@ -162,7 +162,7 @@ extension Function {
     /// True if the value changes with time.
     var readsClock: Bool { operation == .moment }
 
-    /// True if the function may fail for values of its types.
+    /// True if the function may raise an error for values of its argument types.
     var mayFail: Bool {
         switch operation {
         case .failure, .arithmetic, .parse, .parseJSON, .narrow, .part, .shiftMoment, .midnight, .concatenate, .like:
@@ -171,7 +171,7 @@ extension Function {
         }
     }
 
-    /// True if only PostgreSQL knows the result for some values. Values of excessive size, and texts that are not of
+    /// True if only PostgreSQL knows the result for some values. Values that are too large, and texts that are not of
     /// the type, do not count.
     var mayAsk: Bool {
         switch operation {
@@ -187,7 +187,7 @@ extension Function {
         }
     }
 
-    /// Term that always fails.
+    /// Term that always raises an error.
     static let failure = Term.apply(Function(.boolean, .failure), [])
 }
 

@@ -1,13 +1,13 @@
 import Bytes
 
-/// Search for the value at a place in JSON.
+/// Search for the value at a place in JSON, as the operators `->` and `->>` do.
 ///
-/// Takes `json` as it was written, or `jsonb` as PostgreSQL writes it. Returns a piece of it, as `->` and `->>` do.
+/// The input is `json` as it was written, or `jsonb` as PostgreSQL writes it. The result is a part of the input.
 enum JSONField {
     static func value(
         _ json: RawSpan, at key: [UInt8], _ address: Function.FieldAddress, asText: Bool, isBinary: Bool
     ) -> Outcome {
-        // In `json` PostgreSQL reads all escapes first, and fails on some.
+        // For `json`, PostgreSQL first reads all escapes, and raises an error for some of them.
         if !isBinary, hasEscapes(json), !isPlain(json.copied()) { return .cannot }
         switch piece(json, at: key, address) {
         case .found(let range): return asText ? text(json.extracting(range)) : .value(json.extracting(range).copied())
@@ -39,7 +39,7 @@ enum JSONField {
         }
     }
 
-    /// Returns the value of the last member with the name.
+    /// Returns the place of the value of the last member with this name.
     private static func member(_ json: RawSpan, _ name: [UInt8]) throws(ByteError) -> Piece {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         guard try scanner.next() == .beginObject else { return .missing }
@@ -63,7 +63,7 @@ enum JSONField {
         switch try scanner.next() {
         case .beginArray: break
         case .beginObject: return .missing
-        // Internally, PostgreSQL holds a scalar as an array with one element.
+        // PostgreSQL stores a scalar as an array with one element.
         default: return .unclear
         }
         var ranges: [Range<Int>] = []
@@ -79,7 +79,7 @@ enum JSONField {
         return place >= 0 && place < Int64(ranges.count) ? .found(ranges[Int(place)]) : .missing
     }
 
-    /// Returns the offset at which the token begins that the scanner has just read.
+    /// Returns the offset at which the scanner's current token begins.
     private static func start(of token: JSONToken, _ scanner: borrowing JSONScanner) -> Int {
         switch token {
         case .beginObject, .beginArray: scanner.offset - 1
@@ -114,7 +114,7 @@ enum JSONField {
         if isNumber, name.count < 10, name.dropFirst().allSatisfy({ (48...57).contains($0) }) {
             return piece(json, at: name, .index)
         }
-        // PostgreSQL accepts other ways to write a number.
+        // PostgreSQL also accepts other forms of a number.
         return name.contains { (48...57).contains($0) } ? .unclear : .missing
     }
 
@@ -125,7 +125,7 @@ enum JSONField {
         return nil
     }
 
-    /// Returns the text that `->>` gives: a string without quotes and escapes, NULL for null, other JSON as it is.
+    /// Returns the text that `->>` returns: a string without quotes and escapes, NULL for null, other JSON unchanged.
     static func text(_ json: RawSpan) -> Outcome {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         do throws(ByteError) {
@@ -151,7 +151,7 @@ enum JSONField {
         return Outcome(quantity == .any ? found.contains(true) : !found.contains(false))
     }
 
-    /// Returns the names of an object, the strings of an array, or a string itself; nil for malformed JSON.
+    /// Returns the names of an object, the strings in an array, or a single string. Nil if the JSON is malformed.
     private static func topNames(_ json: RawSpan) -> Set<[UInt8]>? {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         var names: Set<[UInt8]> = []
@@ -172,7 +172,7 @@ enum JSONField {
 
     // MARK: Texts as JSON
 
-    /// Parses a text as `json`, which stays as it is, or as `jsonb`.
+    /// Converts a text to `json`, which keeps its form, or to `jsonb`.
     static func parse(_ text: [UInt8], isBinary: Bool) -> Outcome {
         guard isPlain(text) else { return .cannot }
         guard isBinary else { return .value(text) }
@@ -180,8 +180,8 @@ enum JSONField {
         return JSONBWriter.text(unsafe text.span.bytes).map { .value($0) } ?? .cannot
     }
 
-    /// True if every parser reads the text as the same JSON, no number is very long or has an exponent, and no
-    /// character is one that texts cannot have.
+    /// True if every JSON parser reads the text in the same way. Its numbers are short and have no exponent, and no
+    /// string contains a zero character, which PostgreSQL's texts cannot have.
     static func isPlain(_ text: [UInt8]) -> Bool {
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         var scanner = JSONScanner(unsafe text.span.bytes, maximumDepth: JSONScanner.deepest)
@@ -208,7 +208,8 @@ enum JSONField {
     }
 }
 
-/// Writer of JSON as PostgreSQL writes `jsonb`: each name once, with its last value; shorter names first.
+/// Writer of JSON in the form in which PostgreSQL writes `jsonb`: each name once with its last value, shorter names
+/// first.
 struct JSONBWriter {
     private indirect enum Value {
         case plain([UInt8])
@@ -219,7 +220,8 @@ struct JSONBWriter {
 
     private var output: [UInt8] = []
 
-    /// Returns the text of `jsonb` for `json`, which must be plain.
+    /// Returns the text that PostgreSQL writes for `json` as `jsonb`; nil if it is malformed. `json` must satisfy
+    /// `isPlain`.
     static func text(_ json: RawSpan) -> [UInt8]? {
         var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)
         do throws(ByteError) {
@@ -265,7 +267,7 @@ struct JSONBWriter {
         return .object(sorted.map { ($0.key, $0.value) })
     }
 
-    /// Returns a number as `jsonb` has it: zero has no sign.
+    /// Returns a number in the form of `jsonb`, in which zero has no sign.
     private static func number(_ text: RawSpan) -> [UInt8] {
         let bytes = text.copied()
         assert(!bytes.contains { "eE".utf8.contains($0) }, "an exponent is written otherwise")
@@ -296,7 +298,7 @@ struct JSONBWriter {
         }
     }
 
-    /// Writes a string like `escape_json`.
+    /// Writes a string like PostgreSQL's `escape_json`.
     private mutating func write(string bytes: [UInt8]) {
         output.append(UInt8(ascii: "\""))
         for byte in bytes {

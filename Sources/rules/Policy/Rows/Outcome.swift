@@ -1,10 +1,10 @@
-/// The result of evaluating a term.
+/// Result of evaluating a term.
 enum Outcome: Sendable, Hashable {
     case value([UInt8])
     case null
-    /// PostgreSQL would fail.
+    /// PostgreSQL would raise an error.
     case failed
-    /// Value that PostgreSQL alone knows.
+    /// Only PostgreSQL knows the value.
     case cannot
 
     init(_ answer: Bool) { self = .value([UInt8(ascii: answer ? "t" : "f")]) }
@@ -23,7 +23,7 @@ enum Outcome: Sendable, Hashable {
         }
     }
 
-    /// Truth of a boolean's text.
+    /// Truth value of a boolean's text.
     var truth: Truth {
         switch self {
         case .value([UInt8(ascii: "t")]): .yes

@@ -1,27 +1,27 @@
-/// Part of the catalog that policies name: types, functions, operators and tables. Text that PostgreSQL deparsed
-/// qualifies every name outside of `pg_catalog`.
+/// Types, functions, operators and tables to which policies refer. In texts that PostgreSQL prints, every name outside
+/// `pg_catalog` is qualified.
 public struct PolicyCatalog: Sendable {
-    /// Types by the name that `format_type` writes with only `pg_catalog` in the search path.
+    /// Types, by the name that `format_type` writes while only `pg_catalog` is in the search path.
     public var types: [String: TypeFacts] = [:]
     public var functions: [QualifiedName: [FunctionFacts]] = [:]
     public var operators: [QualifiedName: [OperatorFacts]] = [:]
     public var relations: [QualifiedName: RelationFacts] = [:]
-    /// TimeZone of a client's session, as role and database settings give it; nil if it is not certain.
+    /// TimeZone of clients' sessions, as settings of roles and the database determine it; nil if it is not certain.
     public var timeZone: String?
-    /// Custom settings that a database or role sets. Only PostgreSQL knows their values.
+    /// Names of custom settings that a database or role sets. Only PostgreSQL knows their values.
     public var presetSettings: Set<String> = []
     public var text = TextRules.unknown
-    /// Types of extensions whose values are text under another name, like citext: `pg_cast` casts them to text WITHOUT
-    /// FUNCTION, and `typoutput` is the internal `textout`.
+    /// Types of extensions whose values are stored and written like text, such as citext: `pg_cast` has a cast to text
+    /// WITHOUT FUNCTION, and `typoutput` is the internal `textout`.
     public var textTwins: Set<UInt32> = []
 
-    /// Casts by functions that did not come with PostgreSQL. In a text they look like any other cast.
+    /// Casts by functions of users or extensions. In the text of a policy they look like any other cast.
     public var madeCasts: Set<CastPair> = []
 
     public init() {}
 }
 
-/// Source and target type of a cast, by oid.
+/// Source type and target type of a cast, by oid.
 public struct CastPair: Sendable, Hashable {
     public var source: UInt32
     public var target: UInt32
@@ -51,26 +51,27 @@ public struct FunctionFacts: Sendable, Hashable {
     public var returnsSet: Bool
     public var isStrict: Bool
     public var volatility: Volatility
-    /// Name of the language, such as `sql`, `plpgsql`, `c` or `internal`.
+    /// Name of the function's language, such as `sql`, `plpgsql`, `c` or `internal`.
     public var language: String
     public var isSecurityDefiner: Bool
     public var owner: UInt32
-    /// Body of an SQL function that is one SELECT, as PostgreSQL itself writes it with `search_path = pg_catalog` (all
-    /// names qualified), resolved under the search path that the function runs with. Any of these forms is read:
+    /// Body of an SQL function that consists of one SELECT, as PostgreSQL prints it with `search_path = pg_catalog`, so
+    /// that all names are qualified. The names were resolved under the search path with which the function runs. The
+    /// compiler reads each of these forms:
     ///
-    /// 1. `SELECT …` where argument `n` is `$n`.
+    /// 1. `SELECT …` in which argument `n` is `$n`.
     /// 2. `pg_get_viewdef` of `CREATE TEMP VIEW v AS SELECT (body) FROM (SELECT NULL::uuid AS "$1", …) argument`. For a
-    ///    function that returns a set: of `SELECT ARRAY(body) FROM (…) argument`. The body is a sub-select, so its own
-    ///    FROM stays apart. Argument `n` is `argument."$n"` or `"$n"`. Without arguments there is no FROM at all.
-    /// 3. Either form with an argument written by its name: `argument.name`, or bare if nothing else can be meant.
-    ///    `argumentNames` then tells its position.
+    ///    function that returns a set, `SELECT ARRAY(body) FROM (…) argument`. The body is a sub-select, so that its
+    ///    own FROM is separate. Argument `n` is `argument."$n"` or `"$n"`. Without arguments there is no FROM.
+    /// 3. Either form in which an argument has its name: `argument.name`, or only the name if that is unambiguous.
+    ///    `argumentNames` has its position.
     ///
-    /// Nil for a function with settings of its own other than `search_path` (`proconfig`), because its body could read
-    /// them. Nil for a function in another language, which does no harm.
+    /// Nil for a function in another language. Nil also for a function that sets settings other than `search_path`
+    /// (`proconfig`), because its body could read them.
     ///
-    /// A semicolon at the end is allowed. The caller's right to EXECUTE is not checked here.
+    /// A semicolon at the end is allowed. The caller's right to EXECUTE is checked elsewhere.
     public var canonicalBody: String?
-    /// Names of the arguments, by position; needed only for form 3 of `canonicalBody`.
+    /// Names of the arguments in order. Only form 3 of `canonicalBody` needs them.
     public var argumentNames: [String]
 
     public init(
@@ -91,7 +92,7 @@ public struct FunctionFacts: Sendable, Hashable {
         self.canonicalBody = canonicalBody
     }
 
-    /// True if the function came with PostgreSQL: its oid is below `FirstNormalObjectId`.
+    /// True if the function comes with PostgreSQL: its oid is below `FirstNormalObjectId`.
     public var isBuiltIn: Bool { oid < 16_384 }
 }
 
@@ -113,19 +114,20 @@ public struct OperatorFacts: Sendable, Hashable {
         self.volatility = volatility
     }
 
+    /// True if the operator comes with PostgreSQL.
     public var isBuiltIn: Bool { oid < 16_384 }
 }
 
-/// Table that policies are about, or that policies read.
+/// Table that has policies, or that policies read.
 public struct RelationFacts: Sendable, Hashable {
     public var oid: UInt32
     public var name: QualifiedName
-    /// Columns by slot.
+    /// Columns, by slot.
     public var columns: [ColumnFacts]
-    /// Slots that changes carry, without generated columns and columns that a column list leaves out.
+    /// Slots of the columns that changes contain. Generated columns and those that a column list omits are missing.
     public var carried: Set<Int>
-    /// True if the table can be followed through the stream, so that a membership may use it: an ordinary, permanent
-    /// table without children, with an identity that holds every column.
+    /// True if the hub can follow the table by its changes, so that it may hold memberships. Such a table is permanent
+    /// and ordinary, without partitions or children.
     public var canBeFollowed: Bool
 
     public init(

@@ -1,11 +1,11 @@
-/// Compiler of policies: text to tree to typed term.
+/// Compiler of policies. It parses a text into a tree, and checks the tree to get a typed term.
 public struct PolicyCompiler: Sendable {
     let catalog: PolicyCatalog
 
     public init(_ catalog: PolicyCatalog) { self.catalog = catalog }
 
-    /// Returns the names that a text uses, for the caller that fills the catalog; nil if the text is not understood.
-    /// The text is a policy's expression or a function's `FunctionFacts.canonicalBody`.
+    /// Returns the names in a text, so that the caller can look them up for the catalog. Nil if the text is not
+    /// understood. The text is the expression of a policy or the `FunctionFacts.canonicalBody` of a function.
     public static func names(in text: String) -> PolicyNames? {
         var names = PolicyNames()
         if let tree = PolicyParser.expression(text) {
@@ -18,7 +18,8 @@ public struct PolicyCompiler: Sendable {
         return names
     }
 
-    /// Compiles one policy's USING, as `pg_get_expr(polqual, polrelid)` writes it with `search_path = pg_catalog`.
+    /// Compiles the USING expression of a policy. The text is that of `pg_get_expr(polqual, polrelid)` with
+    /// `search_path = pg_catalog`.
     public func compile(_ text: String, on table: RelationFacts) -> CompiledPolicy {
         guard let tree = PolicyParser.expression(text) else {
             return CompiledPolicy(term: .undecided, classification: .fallback, rendering: nil)
@@ -33,24 +34,27 @@ public struct PolicyCompiler: Sendable {
 }
 
 public struct CompiledPolicy: Sendable, Hashable {
-    /// Way in which a policy is decided. The worst part of the policy counts.
+    /// Way in which a policy is decided, determined by its slowest part.
     public enum Classification: String, Sendable, Hashable, CaseIterable {
-        /// Decided in process, for every row.
+        /// The hub decides every row.
         case compiled
-        /// Decided in process, but PostgreSQL is asked about unusual rows or claims (characters beyond ASCII).
+        /// The hub decides most rows, and asks PostgreSQL about unusual rows or claims, such as characters beyond
+        /// ASCII.
         case mostly
-        /// Decided in process, after PostgreSQL has evaluated the parts that depend on claims alone.
+        /// The hub decides every row, after PostgreSQL has evaluated the parts that depend only on claims.
         case claims
+        /// The hub decides rows with the keys of memberships, which it keeps current.
         case membership
-        /// Decided by PostgreSQL, for every row.
+        /// PostgreSQL decides every row.
         case fallback
     }
 
     public var term: Term
     public var classification: Classification
-    /// Tree written as SQL again. The tree is right if PostgreSQL, with `search_path = pg_catalog`, reads this SQL as
-    /// it reads the policy's own text. Compare the deparsed forms of both, not the first text: `(ARRAY[…])::text[]` is
-    /// read as casts of the elements. Nil if the text was not understood.
+    /// SQL of the parsed tree; nil if the text was not understood. The tree is correct if PostgreSQL, with `search_path
+    /// = pg_catalog`, reads this SQL like the policy's own text. To check that, compare what PostgreSQL prints for
+    /// both. Do not compare this SQL with the policy's text: PostgreSQL reads `(ARRAY[…])::text[]` as casts of the
+    /// elements.
     public var rendering: String?
 
     public init(term: Term, classification: Classification, rendering: String?) {
@@ -61,7 +65,7 @@ public struct CompiledPolicy: Sendable, Hashable {
 }
 
 extension Term {
-    /// Worst classification among the term and its parts.
+    /// Slowest classification of the term and its parts.
     var classification: CompiledPolicy.Classification {
         var worst = CompiledPolicy.Classification.compiled
         visit { part in

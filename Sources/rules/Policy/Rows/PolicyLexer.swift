@@ -1,6 +1,6 @@
-/// A token of an expression's text.
+/// Token of an expression's text.
 enum PolicyToken: Equatable {
-    /// An unquoted word as it is written. Keywords are words, too.
+    /// An unquoted word as it is written, which may be a keyword.
     case word(String)
     case quotedName(String)
     case string(String)
@@ -12,7 +12,7 @@ enum PolicyToken: Equatable {
     case end
 }
 
-/// Lexer of deparsed text. Strict: there is no result for text that PostgreSQL's deparser does not write.
+/// Lexer of texts that PostgreSQL prints. It is strict: it returns nothing for a text that PostgreSQL would not print.
 struct PolicyLexer {
     struct Piece {
         var token: PolicyToken
@@ -77,7 +77,8 @@ struct PolicyLexer {
         startsWord(byte) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "$")
     }
 
-    /// Reads a quoted text. Under `standard_conforming_strings` a backslash is itself; only the quote is doubled.
+    /// Reads a quoted text. Under `standard_conforming_strings` a backslash is an ordinary character; only the quote is
+    /// doubled.
     private mutating func quoted(_ quote: UInt8) -> String? {
         assert(peek == quote, "a quote that does not open")
         at += 1
@@ -100,7 +101,8 @@ struct PolicyLexer {
         while let byte = peek, Self.goesOn(byte) { at += 1 }
         guard let text = String(validating: bytes[start..<at], as: UTF8.self) else { return nil }
         guard peek == UInt8(ascii: "'") else { return .word(text) }
-        // `E'…'` is a literal with escapes. `B'…'` and the like stay two tokens, a sequence that no expression has.
+        // `E'…'` is a literal with escapes. `B'…'` and similar literals become two tokens, which no expression
+        // contains.
         return text == "E" ? escaped().map { .string($0) } : .word(text)
     }
 
@@ -167,7 +169,7 @@ struct PolicyLexer {
         let start = at
         while let byte = peek, Self.symbols.contains(byte) { at += 1 }
         let text = String(decoding: bytes[start..<at], as: UTF8.self)
-        // Such a symbol would begin a comment, which PostgreSQL never deparses.
+        // Such a symbol would begin a comment, which PostgreSQL never prints.
         return text.contains("--") || text.contains("/*") ? nil : .symbol(text)
     }
 }

@@ -1,4 +1,4 @@
-/// Names that a text uses. Names outside of `pg_catalog` are qualified.
+/// Names that occur in a text. Names outside `pg_catalog` are qualified.
 public struct PolicyNames: Sendable, Hashable {
     public var functions: Set<QualifiedName> = []
     public var operators: Set<QualifiedName> = []
@@ -64,7 +64,7 @@ public struct PolicyNames: Sendable, Hashable {
     private mutating func add(_ type: TypeName) {
         types.insert(type.plain)
         types.insert(type.base)
-        // An `ARRAY[…]` of this type does not name the array's type.
+        // An `ARRAY[…]` of such elements does not write the name of its own type.
         types.insert(type.base + "[]")
     }
 

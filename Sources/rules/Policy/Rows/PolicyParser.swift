@@ -1,10 +1,11 @@
-/// Parser that makes a tree of deparsed text. Strict: a part that it does not know becomes `.opaque` within its own
-/// parentheses, or the whole is refused.
+/// Parser of texts that PostgreSQL prints. It is strict: a part that it does not understand becomes `.opaque` if it is
+/// enclosed in parentheses; otherwise the parser refuses the whole text.
 ///
-/// PostgreSQL writes keywords in capitals and quotes every name with a capital, so the case of a word tells which it
-/// is.
+/// PostgreSQL writes keywords in capitals and quotes every name that has a capital. So the case of a word tells
+/// keywords from names.
 public struct PolicyParser {
-    /// Maximum number of tokens in one text. Like `maximumDepth`, more than a person writes.
+    /// Maximum number of tokens in a text, which no person would write.
+    /// Maximum nesting of a text, which no person would write.
     static let maximumTokens = 20_000
     static let maximumDepth = 80
 
@@ -24,7 +25,7 @@ public struct PolicyParser {
         self.pieces = pieces
     }
 
-    /// Parses an expression as `pg_get_expr` writes it; nil if it is not understood.
+    /// Parses an expression in the form of `pg_get_expr`; nil if it is not understood.
     public static func expression(_ text: String) -> Syntax? {
         guard var parser = PolicyParser(text) else { return nil }
         do throws(Unread) {
@@ -36,8 +37,8 @@ public struct PolicyParser {
         }
     }
 
-    /// Parses a view in the simple form that `pg_get_viewdef` writes. The view's own FROM item is left out if it is a
-    /// sub-select or temporary relation named `argument`: such an item only carries types.
+    /// Parses a simple view in the form of `pg_get_viewdef`. If the view's own FROM is a sub-select or temporary
+    /// relation with the name `argument`, it is omitted, because it only gives types to arguments.
     public static func body(_ text: String) -> Syntax.Select? {
         guard var parser = PolicyParser(text) else { return nil }
         parser.mayCarryTypes = true
@@ -75,7 +76,7 @@ public struct PolicyParser {
         for word in words { try expect(.word(word)) }
     }
 
-    /// True if an unquoted word is a name: it has no capital.
+    /// True if an unquoted word is a name and not a keyword, because it has no capital.
     private static func isName(_ word: String) -> Bool { !word.utf8.contains { (0x41...0x5a).contains($0) } }
 
     private var isAtName: Bool {
@@ -98,7 +99,7 @@ public struct PolicyParser {
 
     // MARK: Operators
 
-    /// Precedences of operators. Higher binds tighter; the order is that of PostgreSQL's grammar.
+    /// Precedences of operators, in the order of PostgreSQL's grammar. A higher number binds more tightly.
     private enum Binding {
         static let or = 1
         static let and = 2
@@ -134,7 +135,7 @@ public struct PolicyParser {
         var left = try operand()
         var ceiling = Int.max
         while let binding = binding(), binding >= minimum {
-            // `a = b = c` is not an expression.
+            // `a = b = c` is not a valid expression.
             guard binding <= ceiling else { throw Unread() }
             let before = at
             left = try goOn(from: left, binding)
@@ -144,7 +145,7 @@ public struct PolicyParser {
         return left
     }
 
-    /// Returns the precedence of the operator at this place; nil if the expression ends here.
+    /// Returns the precedence of the operator at the current position; nil if the expression ends there.
     private func binding() -> Int? {
         switch token {
         case .word("OR"): Binding.or
@@ -206,7 +207,7 @@ public struct PolicyParser {
         return .infix(symbol, left, try expression(binding + 1))
     }
 
-    /// Reads an operator: `+`, or `OPERATOR(extensions.+)`.
+    /// Reads an operator, such as `+` or `OPERATOR(extensions.+)`.
     private mutating func symbolName() throws(Unread) -> SyntaxName {
         if case .symbol(let symbol) = token {
             advance()
@@ -271,9 +272,10 @@ public struct PolicyParser {
         }
     }
 
-    /// Reads an expression that ends in parentheses. If it is not understood, keeps its text.
+    /// Reads an expression that ends with a parenthesis or bracket. If it is not understood, keeps its text as
+    /// `.opaque`.
     ///
-    /// Nothing outside can reach into the parentheses, so the text around them is read as if they were understood.
+    /// An expression in parentheses does not affect how the text around it is read.
     private mutating func understood(
         from start: Int, _ read: (inout PolicyParser) throws(Unread) -> Syntax
     ) throws(Unread) -> Syntax {
@@ -288,7 +290,7 @@ public struct PolicyParser {
         }
     }
 
-    /// Reads names and keywords up to an opening parenthesis or bracket, and then everything up to its closing one.
+    /// Reads names and keywords up to an opening parenthesis or bracket, and everything from there to its closing one.
     private mutating func opaque() throws(Unread) -> Syntax {
         let start = pieces[at].start
         while isAtName || token == .mark(".") || isAtKeyword { advance() }
@@ -324,7 +326,7 @@ public struct PolicyParser {
         let first = try expression(0)
         guard token == .mark(",") else {
             try expect(.mark(")"))
-            // `(value).field` reads a field of a composite.
+            // `(value).field` reads a field of a composite value, which the parser does not understand.
             guard token != .mark(".") else { throw Unread() }
             return first
         }
@@ -375,7 +377,7 @@ public struct PolicyParser {
         "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_CATALOG", "CURRENT_SCHEMA",
     ]
 
-    /// Functions whose calls have a grammar of their own, such as `EXTRACT(dow FROM x)`.
+    /// Functions whose calls have a special syntax, such as `EXTRACT(dow FROM x)`.
     private static let wordedFunctions: Set<String> = [
         "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "NORMALIZE", "ROW", "GROUPING", "XMLCONCAT",
         "XMLELEMENT",
@@ -423,7 +425,7 @@ public struct PolicyParser {
         return parts
     }
 
-    /// Reads a column or a call.
+    /// Reads a column or a function call.
     private mutating func named() throws(Unread) -> Syntax {
         let start = at
         var names = [try name()]
@@ -461,7 +463,7 @@ extension PolicyParser {
         defer { depth -= 1 }
         try expect(.word("SELECT"))
         var select = Syntax.Select(outputs: [])
-        // `EXISTS (SELECT FROM …)` names no column at all.
+        // `EXISTS (SELECT FROM …)` has no output columns.
         if token != .word("FROM") {
             repeat { select.outputs.append(try output()) } while pass(.mark(","))
         }
@@ -493,7 +495,7 @@ extension PolicyParser {
             return nil
         }
         guard pass(.mark("(")) else { return source }
-        // A table with other names for its columns is not understood.
+        // The parser does not understand a table whose columns are renamed.
         guard source.arguments != nil else { throw Unread() }
         repeat { source.columns.append(try name()) } while pass(.mark(","))
         try expect(.mark(")"))
@@ -524,7 +526,7 @@ extension PolicyParser {
         return TypeName(base, written: base + (try modifier()))
     }
 
-    /// Reads a name in the form that `quote_identifier` gave it.
+    /// Reads a name and returns it as `quote_identifier` wrote it.
     private mutating func quoted() throws(Unread) -> String {
         let name = pieces[at]
         _ = try self.name()
@@ -558,7 +560,7 @@ extension PolicyParser {
 
     private static let intervalFields: Set<String> = ["year", "month", "day", "hour", "minute", "second", "to"]
 
-    /// Reads a modifier such as `(10,2)`; returns an empty text if there is none.
+    /// Reads a type modifier such as `(10,2)`. Returns an empty text if there is none.
     private mutating func modifier() throws(Unread) -> String {
         let start = at
         guard pass(.mark("(")) else { return "" }

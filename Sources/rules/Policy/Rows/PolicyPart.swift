@@ -1,17 +1,17 @@
 import Bytes
 
-/// Part of a policy's expression, for explaining why the whole expression has its result.
+/// Part of a policy's expression. Parts explain why the whole expression has its result.
 public struct PolicyPart: Sendable, Hashable {
-    /// Depth of the part: 0 for the expression itself, more for parts of parts.
+    /// Depth of the part in the expression. The expression itself has depth 0.
     public var depth: Int
-    /// Text for people.
+    /// Text of the part for people.
     public var text: String
-    /// SQL for PostgreSQL, with the same meaning in any session.
+    /// SQL of the part for PostgreSQL, which means the same in any session.
     public var sql: String
     public var isCondition: Bool
-    /// Typed term, undecided if only PostgreSQL knows the value.
+    /// Typed term of the part; undecided if only PostgreSQL knows the value.
     public var term: Term
-    /// True if the value may be another one a moment later.
+    /// True if the value can change with time.
     public var readsClock: Bool { term.readsClock }
 
     public init(depth: Int, text: String, sql: String, isCondition: Bool, term: Term) {
@@ -24,8 +24,8 @@ public struct PolicyPart: Sendable, Hashable {
 }
 
 extension PolicyCompiler {
-    /// Returns the expression and its parts, each before its own parts, at most `limit` of them. Returns nothing if the
-    /// text is not understood.
+    /// Returns the expression and its parts, each followed by its own parts; at most `limit` of them. Empty if the text
+    /// is not understood.
     public func parts(of text: String, on table: RelationFacts, limit: Int) -> [PolicyPart] {
         guard let tree = PolicyParser.expression(text) else { return [] }
         var taker = PolicyPartTaker(catalog: catalog, table: table, limit: limit)
@@ -34,7 +34,7 @@ extension PolicyCompiler {
     }
 }
 
-/// Walker through an expression as people read it: conditions down to comparisons, then the sides of those.
+/// Walker that collects the parts of an expression: conditions down to single comparisons, then the sides of these.
 private struct PolicyPartTaker {
     let catalog: PolicyCatalog
     let table: RelationFacts
@@ -81,7 +81,7 @@ private struct PolicyPartTaker {
         if let otherwise { condition(otherwise, depth) }
     }
 
-    /// Adds a side of a comparison, unless it is a constant.
+    /// Adds the side of a comparison unless it is a constant.
     private mutating func value(_ tree: Syntax, _ depth: Int) {
         guard parts.count < limit, !tree.isPlain else { return }
         var checker = Checker(catalog)
@@ -114,7 +114,7 @@ extension Syntax {
 }
 
 extension Renderer {
-    /// Returns a rendering without the outer parentheses and the quotes that names do not need.
+    /// Returns a text for people: without the outer parentheses, and without quotes that names do not need.
     static func readable(_ text: String) -> String {
         var rest = Array(text.unicodeScalars)[...]
         if isWrapped(rest) { rest = rest.dropFirst().dropLast() }
@@ -140,7 +140,7 @@ extension Renderer {
         return name.allSatisfy { $0 == "_" || ("a"..."z").contains($0) || ("0"..."9").contains($0) }
     }
 
-    /// True if the last character closes the first parenthesis.
+    /// True if the last character closes the parenthesis with which the text begins.
     private static func isWrapped(_ text: ArraySlice<Unicode.Scalar>) -> Bool {
         guard text.first == "(", text.last == ")" else { return false }
         var depth = 0
@@ -159,27 +159,27 @@ extension Renderer {
     }
 }
 
-/// Value of a part for one row and holder.
+/// Value of a part for one row and one holder.
 public enum PartValue: Sendable, Hashable {
-    /// Text of the value, as PostgreSQL writes it.
+    /// Text of the value as PostgreSQL writes it.
     case value([UInt8])
     case null
-    /// PostgreSQL would fail.
+    /// PostgreSQL would raise an error.
     case failed
-    /// Value that PostgreSQL alone knows.
+    /// Only PostgreSQL knows the value.
     case unknown
 }
 
 extension Residual {
-    /// Evaluates a part for one holder, as rows are judged. `keys` holds the present keys of each membership, in the
-    /// order of `memberships`.
+    /// Evaluates a part for one holder in the same way as policies. `keys` has the present keys of each membership, in
+    /// the order of `memberships`.
     public func value(
         on row: borrowing RowImage, keys: [MembershipKeys], settings: FilterCheck.Settings
     ) -> PartValue {
         guard term.isBoolean else {
             return PartValue(TermEvaluation.value(term, row, maximumWork: settings.maximumWork))
         }
-        // A predicate that holds for no row does not say whether that is because of no, NULL or an error.
+        // A predicate that no row satisfies does not tell if the result is false, NULL or an error.
         if case .constant(let verdict) = TermLowering(memberships: memberships, keys: keys).node(term) {
             return PartValue(Outcome(verdict))
         }

@@ -1,11 +1,11 @@
-/// Writer of trees as SQL, with more parentheses than PostgreSQL writes and every name as the tree has it.
+/// Writer that turns a tree into SQL. It writes more parentheses than PostgreSQL, and every name as the tree has it.
 public struct Renderer {
     public enum Style: Sendable {
-        /// Names are qualified if the tree qualifies them: for a session with `search_path = pg_catalog`, and for
-        /// people.
+        /// Names are qualified if the tree qualifies them. This form is for sessions with `search_path = pg_catalog`,
+        /// and for people.
         case asWritten
-        /// Functions, operators, collations and tables of `pg_catalog` are qualified, too: the same meaning in any
-        /// session.
+        /// Functions, operators, collations and tables of `pg_catalog` are qualified too. This form means the same in
+        /// any session.
         case qualified
     }
 
@@ -26,7 +26,7 @@ public struct Renderer {
         return renderer.text
     }
 
-    /// Returns an identifier in quotes, even if it does not need them.
+    /// Returns a name in quotes, even if it does not need them.
     public static func quoted(_ name: String) -> String { wrapped(name, "\"") }
 
     public static func literal(_ value: String) -> String { wrapped(value, "'") }
@@ -78,7 +78,7 @@ public struct Renderer {
         }
     }
 
-    /// Writes an expression that needs parentheses around it.
+    /// Writes an expression in parentheses.
     private mutating func writeComposed(_ tree: Syntax) {
         text += "("
         switch tree {

@@ -1,7 +1,7 @@
-/// Policies of a table for a role, combined and compiled: which rows the role may read. All holders of the role share
-/// the same value.
+/// Combined and compiled policies of a table for a role, which decide the rows that the role may read. All holders of
+/// the role share one value.
 public struct RowPolicy: Sendable, Hashable {
-    /// (One of the permissive policies) AND (all of the restrictive ones), with conditions from policies of membership
+    /// Condition: one of the permissive policies AND all restrictive ones. It includes the policies of membership
     /// tables.
     public var term: Term
 
@@ -10,7 +10,8 @@ public struct RowPolicy: Sendable, Hashable {
     /// Policy that only PostgreSQL can decide.
     public static let undecided = RowPolicy(.undecided)
 
-    /// True if the same row and claims always have the same answer: neither the clock nor other tables matter.
+    /// True if the same row and claims always give the same result, because the policy reads neither a clock nor other
+    /// tables.
     public var isSteady: Bool {
         var isSteady = !term.readsClock
         term.visit { if case .member = $0 { isSteady = false } }
@@ -18,26 +19,26 @@ public struct RowPolicy: Sendable, Hashable {
     }
 }
 
-/// PostgreSQL's answer to an asked term for one holder.
+/// PostgreSQL's value of an `AskedTerm` for one holder.
 public enum AskedAnswer: Sendable, Hashable {
     /// Text of the value; nil for NULL.
     case value([UInt8]?)
-    /// Evaluation failed, and would fail for every row.
+    /// PostgreSQL failed to evaluate the term, and would fail for every row.
     case failed
 }
 
 public enum ResidualOutcome: Sendable {
-    /// PostgreSQL has to evaluate these terms first.
+    /// PostgreSQL must first evaluate these terms.
     case needs([AskedTerm])
     case residual(Residual)
 }
 
-/// Policy for one holder: a term over the row's columns and memberships, without claims.
+/// Part of a policy that is left for one holder after its claims are inserted: a term over the row and memberships.
 public struct Residual: Sendable, Hashable {
     public var term: Term
-    /// Memberships in the term. Each has to be filled before there is a predicate.
+    /// Memberships in the term. Their keys must be read before the predicate can be made.
     public var memberships: [HeldMembership]
-    /// True if only PostgreSQL can decide some rows, or all.
+    /// True if only PostgreSQL can decide some or all rows.
     public var mayAsk: Bool
 
     public init(term: Term, memberships: [HeldMembership], mayAsk: Bool) {
@@ -50,24 +51,24 @@ public struct Residual: Sendable, Hashable {
     public static let undecided = Residual(term: .undecided, memberships: [], mayAsk: true)
 }
 
-/// Membership for one holder. Two holders with an equal one have the same keys.
+/// Membership for one holder, with its claims inserted. Holders whose value is equal have the same keys.
 public struct HeldMembership: Sendable, Hashable {
     public var membership: Membership
-    /// Predicate for the rows of the membership's table that count for this holder.
+    /// Predicate that selects the rows of the membership's table that count for this holder.
     public var rows: Predicate
 }
 
-/// Keys that a holder has by a membership.
+/// Keys that one holder has through a membership.
 public struct MembershipKeys: Sendable, Hashable {
-    /// Texts of the keys: canonical, sorted, each once.
+    /// Texts of the keys, canonical and sorted, without duplicates.
     public var keys: [[UInt8]]
-    /// True if there is a row whose key is NULL.
+    /// True if some row's key is NULL.
     public var hasNull: Bool
     /// True if there is any row.
     public var hasRows: Bool
-    /// True if the keys could not be read, and another try would not help. The policy fails where they decide.
+    /// True if PostgreSQL refuses to read the keys and would refuse again. The policy then fails where it needs them.
     public var hasFailed: Bool
-    /// True if the keys are too many to hold, or not known: only PostgreSQL can tell.
+    /// True if the keys are unknown or too many, so that only PostgreSQL can decide.
     public var isUnknown: Bool
 
     public init(

@@ -1,11 +1,11 @@
-/// Ways in which a policy's text uses its row, other than by columns' names. The hub must give PostgreSQL a row that
-/// has what the text uses.
+/// Use that a policy's text makes of its row, apart from naming columns. The hub must give PostgreSQL a row that
+/// contains all that is used.
 ///
-/// The uses are found in the text as PostgreSQL writes it. In doubt, the text uses the whole row.
+/// The use is determined from the text that PostgreSQL prints. If in doubt, the policy counts as using the whole row.
 public struct RowUse: Sendable, Hashable {
-    /// True if the text uses the row as a whole, or something that may be the row: `to_jsonb(posts.*)`.
+    /// True if the text uses the whole row, or something that may be the row, such as `to_jsonb(posts.*)`.
     public var isWhole: Bool
-    /// True if the text looks at how values lie on disk, which a change does not tell.
+    /// True if the text reads how values are stored on disk, which changes do not contain.
     public var readsStorage: Bool
 
     public init(isWhole: Bool = false, readsStorage: Bool = false) {
@@ -20,7 +20,7 @@ public struct RowUse: Sendable, Hashable {
         }
         self.init()
         for (piece, next) in zip(pieces, pieces.dropFirst()) {
-            // PostgreSQL writes a whole row as its name, a dot and an asterisk, in every place.
+            // PostgreSQL writes a reference to the whole row as its name, a dot and an asterisk.
             if piece.token == .mark("."), case .symbol(let symbol) = next.token, symbol.hasPrefix("*") {
                 isWhole = true
             }

@@ -1,19 +1,19 @@
-/// Tree of an expression as PostgreSQL deparses it. Names stand as in the text: a name without a schema, such as
-/// `lower`, is of `pg_catalog`.
+/// Tree of an expression in the form in which PostgreSQL prints it. Names are as in the text: a name without a schema,
+/// such as `lower`, belongs to `pg_catalog`.
 public indirect enum Syntax: Sendable, Hashable {
-    /// Quoted literal: its value, and the type after `::`.
+    /// A quoted literal: its value, and the type after `::` if there is one.
     case literal(String, type: TypeName?)
-    /// Number as it is written. Digits are an integer; a point or an exponent makes a numeric.
+    /// A number as it is written. Digits alone are an integer; with a point or an exponent it is a numeric.
     case number(String)
     case boolean(Bool)
     case null
-    /// `column`, `relation.column`, `schema.relation.column`.
+    /// A column such as `column`, `relation.column` or `schema.relation.column`.
     case column(qualifier: [String], name: String)
-    /// Argument `$n` in a function's body.
+    /// Argument `$n` in the body of a function.
     case parameter(Int)
     case call(SyntaxName, [Syntax])
     case special(SpecialForm, [Syntax])
-    /// `CURRENT_USER`, `CURRENT_DATE` and similar keywords, in capitals.
+    /// `CURRENT_USER`, `CURRENT_DATE` or a similar keyword, in capitals.
     case keyword(String)
     case cast(Syntax, TypeName)
     case element(Syntax, index: Syntax)
@@ -23,7 +23,7 @@ public indirect enum Syntax: Sendable, Hashable {
     case arrayOf(Select)
     case exists(Select)
     case scalar(Select)
-    /// `value IN (SELECT …)`, and `value op ANY/ALL (SELECT …)` for other operators.
+    /// `value IN (SELECT …)`. PostgreSQL prints it for `value = ANY (SELECT …)` too.
     case among(Syntax, Select)
     case infix(SyntaxName, Syntax, Syntax)
     case prefix(SyntaxName, Syntax)
@@ -35,8 +35,8 @@ public indirect enum Syntax: Sendable, Hashable {
     case not(Syntax)
     case all([Syntax])
     case any([Syntax])
-    /// Text that is not understood, kept verbatim. Such a text is complete in itself and does not change the meaning of
-    /// the rest.
+    /// A part that the parser does not understand, with its text unchanged. It is complete in itself and does not
+    /// affect how the rest is read.
     case opaque(String)
 
     public enum SpecialForm: String, Sendable, Hashable {
@@ -72,7 +72,7 @@ public indirect enum Syntax: Sendable, Hashable {
         }
     }
 
-    /// A sub-select of the simple form: no join, no grouping, no limit, at most one table.
+    /// Simple sub-select without joins, grouping and limit, from at most one table.
     public struct Select: Sendable, Hashable {
         public var outputs: [Output]
         public var source: Source?
@@ -96,11 +96,11 @@ public indirect enum Syntax: Sendable, Hashable {
     }
 
     public struct Source: Sendable, Hashable {
-        /// Name of the table, or of a function if there are arguments.
+        /// Name of the table; name of the function if there are arguments.
         public var table: SyntaxName
         public var arguments: [Syntax]?
         public var alias: String?
-        /// Names that this select gives to the columns of a function.
+        /// Names that the select gives to the columns of a function.
         public var columns: [String]
 
         public init(
@@ -114,7 +114,7 @@ public indirect enum Syntax: Sendable, Hashable {
     }
 }
 
-/// Name of a function, operator, collation or table, which may be qualified.
+/// Name of a function, operator, collation or table, with its schema if it is qualified.
 public struct SyntaxName: Sendable, Hashable {
     public var schema: String?
     public var name: String
@@ -124,16 +124,16 @@ public struct SyntaxName: Sendable, Hashable {
         self.schema = schema
     }
 
-    /// Name with a schema. A bare name is of `pg_catalog`: texts are deparsed with only `pg_catalog` in the search
-    /// path.
+    /// Name with its schema. A name without a schema belongs to `pg_catalog`, because PostgreSQL prints texts while
+    /// only `pg_catalog` is in the search path.
     public var qualified: QualifiedName { QualifiedName(schema ?? "pg_catalog", name) }
 }
 
 /// Type as it is written after `::`.
 public struct TypeName: Sendable, Hashable {
-    /// Name as `format_type` writes it without a modifier: `timestamp with time zone`, `public."Mood"`.
+    /// Name as `format_type` writes it without a modifier, such as `timestamp with time zone` or `public."Mood"`.
     public var base: String
-    /// Name with its modifier: `timestamp(3) with time zone`.
+    /// Name with its modifier, such as `timestamp(3) with time zone`.
     public var written: String
     public var isArray: Bool
 
@@ -145,6 +145,6 @@ public struct TypeName: Sendable, Hashable {
 
     public var hasModifier: Bool { base != written }
 
-    /// Name of the type, or of its array, as `format_type` writes it without a modifier.
+    /// Name of the type, or of its array type, as `format_type` writes it without a modifier.
     public var plain: String { isArray ? base + "[]" : base }
 }

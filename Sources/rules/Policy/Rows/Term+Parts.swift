@@ -43,11 +43,13 @@ extension Term {
         }
     }
 
+    /// Slots of the row's columns that the term reads.
     var slots: Set<Int> {
         if case .column(let slot, _) = self { return [slot] }
         return parts.reduce(into: []) { $0.formUnion($1.slots) }
     }
 
+    /// True if only PostgreSQL may know the value for some rows.
     var mayAsk: Bool {
         switch self {
         case .undecided, .ofClaims, .claims, .role: true
@@ -63,6 +65,7 @@ extension Term {
         }
     }
 
+    /// True if PostgreSQL may raise an error for some rows.
     var mayFail: Bool {
         switch self {
         case .apply(_, let parts) where isPlainPattern: parts[0].mayFail
@@ -79,7 +82,7 @@ extension Term {
         return !LikePattern.endsWithEscape(pattern)
     }
 
-    /// True if the term fails for every row.
+    /// True if the term always raises an error.
     var isFailure: Bool {
         if case .apply(let function, _) = self { return function.operation == .failure }
         return false
@@ -87,7 +90,7 @@ extension Term {
 }
 
 extension Function {
-    /// True for LIKE that folds only ASCII. Other letters are left to PostgreSQL.
+    /// True for LIKE that ignores the case of ASCII letters only. PostgreSQL decides texts with other characters.
     fileprivate var isFolding: Bool {
         if case .like(_, .ofASCII) = operation { return true }
         return false
@@ -95,7 +98,7 @@ extension Function {
 }
 
 extension Membership {
-    /// Slots of the membership's table that have the same value in each row that counts for one holder.
+    /// Slots of the membership's table whose value is the same in all rows that count for one holder.
     public var fixedSlots: Set<Int> { condition.fixedSlots }
 }
 

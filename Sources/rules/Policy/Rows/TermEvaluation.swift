@@ -1,7 +1,7 @@
 import Bytes
 
-/// Evaluation of terms over texts, one after the other, as in PostgreSQL. Used for terms that a predicate's tests
-/// cannot express, and for terms without columns.
+/// Evaluation of terms over texts, in PostgreSQL's order. The hub uses it for terms that a predicate's tests cannot
+/// express, and for terms without columns.
 enum TermEvaluation {
     static func truth(_ term: Term, _ row: borrowing RowImage, maximumWork: Int) -> Truth {
         switch term {
@@ -77,7 +77,7 @@ enum TermEvaluation {
         return applied(function, [a, b], row, maximumWork).truth.negated
     }
 
-    /// Evaluates `value operator ANY (array)` and ALL.
+    /// Evaluates `value operator ANY (array)` or `value operator ALL (array)`.
     private static func elements(
         _ function: Function, _ value: Term, _ array: Term, _ row: borrowing RowImage, _ maximumWork: Int,
         decides: Truth
@@ -196,7 +196,7 @@ enum TermEvaluation {
     private static func element(
         _ array: Term, _ index: Term, _ row: borrowing RowImage, _ maximumWork: Int
     ) -> Outcome {
-        // A value that takes an index need not be an array.
+        // A value with a subscript need not be an array.
         guard array.type?.element != nil else { return .cannot }
         let whole = value(array, row, maximumWork: maximumWork)
         let place = value(index, row, maximumWork: maximumWork)
@@ -207,7 +207,7 @@ enum TermEvaluation {
         guard let shape = ArrayText.shape(unsafe text.span.bytes), let elements = ArrayText.elements(text),
             let number = IntegerText.value(unsafe number.span.bytes)
         else { return .cannot }
-        // In an array with several dimensions, one index names no element.
+        // In an array with several dimensions, a single index refers to no element.
         guard shape.dimensions == 1 else { return .null }
         assert(shape.count == elements.count, "an array that holds more than its shape says")
         let (offset, overflow) = number.subtractingReportingOverflow(shape.lowerBounds[0])
@@ -219,8 +219,8 @@ enum TermEvaluation {
 // MARK: Fields of claims
 
 extension TermEvaluation {
-    /// Returns a field of a text that is cast to JSON. Finds the field in the text as it is, without writing all of it
-    /// as `jsonb` first. Returns nil if the term has another form, or if the field is not certain.
+    /// Returns a field of a text that is cast to JSON. It finds the field in the text directly, without converting the
+    /// whole text to `jsonb`. Nil if the term has another form, or if the result is not certain.
     private static func field(
         _ function: Function, _ arguments: [Term], _ row: borrowing RowImage, _ maximumWork: Int
     ) -> Outcome? {
@@ -242,7 +242,7 @@ extension TermEvaluation {
         }
     }
 
-    /// Returns the text of a scalar that is written as PostgreSQL would write it; otherwise nil.
+    /// Returns the text of a scalar if it is certain that PostgreSQL would write the same; otherwise nil.
     private static func scalar(_ piece: RawSpan, _ isBinary: Bool) -> Outcome? {
         guard isBinary else { return JSONField.text(piece) }
         let first = piece.byteCount > 0 ? piece.byte(0) : UInt8(ascii: "{")
@@ -250,7 +250,7 @@ extension TermEvaluation {
         return isOther || first == UInt8(ascii: "-") ? nil : JSONField.text(piece)
     }
 
-    /// Returns JSON with the meaning of the term, though perhaps not with `jsonb`'s spelling.
+    /// Returns JSON with the same meaning as the term's value. Its text may differ from the one that `jsonb` has.
     private static func json(_ term: Term, _ row: borrowing RowImage, _ maximumWork: Int) -> Outcome {
         guard case .apply(let function, let arguments) = term, let first = arguments.first else {
             return value(term, row, maximumWork: maximumWork)

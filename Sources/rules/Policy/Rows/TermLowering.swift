@@ -1,6 +1,6 @@
 import Bytes
 
-/// Lowering of a residual's term to predicate nodes, with the keys of memberships in their places.
+/// Conversion of a residual's term to predicate nodes. It inserts the keys of memberships.
 struct TermLowering {
     let memberships: [HeldMembership]
     let keys: [MembershipKeys]
@@ -24,7 +24,7 @@ struct TermLowering {
         }
     }
 
-    /// Returns the test of a boolean column by itself.
+    /// Returns the test that is true if a boolean column is true.
     private static func truth(_ slot: Int) -> PredicateTest {
         PredicateTest(slot: slot, operation: .equal, comparator: Comparator(.bytes), constants: [[UInt8(ascii: "t")]])
     }
@@ -52,7 +52,7 @@ struct TermLowering {
         guard let key else { return .constant(held.hasRows ? .yes : .no) }
         if !held.hasRows || held.keys.isEmpty && !held.hasNull { return .constant(.no) }
         let type = key.type ?? .text
-        // A membership's keys are compared with the type's own equality, which is that of their canonical texts.
+        // The keys are compared with the ordinary equality of their type, which is that of their canonical texts.
         let comparator = Comparator(ColumnFacts(name: "", type: type, collation: .deterministic(name: nil)))
         guard comparator.keyForm != nil else { return .constant(.ask) }
         let texts = held.keys.map { Optional($0) } + (held.hasNull ? [nil] : [])
@@ -66,12 +66,12 @@ struct TermLowering {
         return .constant(TermEvaluation.truth(term, none, maximumWork: .max))
     }
 
-    /// Returns the term, or undecided if it holds a membership. Evaluation as a whole does not look into memberships.
+    /// Returns the term, or undecided if it contains a membership. The evaluation of terms cannot read memberships.
     private func filled(_ term: Term) -> Term { term.holdsMembership ? .undecided : term }
 }
 
 extension Term {
-    /// Column of the term, perhaps under casts that leave its text as it is; nil for other terms.
+    /// Column of the term, possibly within casts that do not change its text; nil for other terms.
     var relabelledColumn: (slot: Int, type: TypeFacts)? {
         switch self {
         case .column(let slot, let type): (slot, type)
@@ -106,7 +106,7 @@ extension Term {
 
 // MARK: Conditions on one column
 
-/// Conversion of the terms that a predicate's tests can express.
+/// Conversion of terms that a predicate's tests can express.
 private enum SimpleTerm {
     static func node(_ term: Term) -> PredicateNode? {
         switch term {
@@ -144,7 +144,7 @@ private enum SimpleTerm {
         return .hasElement(column.slot, comparator, constant)
     }
 
-    /// Returns the node of NOT IN.
+    /// Returns the node of `value <> ALL (array)`, which is NOT IN; nil if no test expresses it.
     private static func all(_ function: Function, _ value: Term, _ array: Term) -> PredicateNode? {
         guard case .compare(.notEqual, let comparator, _) = function.operation, !comparator.isArray,
             let column = value.relabelledColumn, case .constant(let list?, _) = array
@@ -154,7 +154,7 @@ private enum SimpleTerm {
 }
 
 extension Function.Operation {
-    /// Operation with both sides exchanged; nil if a column has no such operation.
+    /// Operation that gives the same result when both sides are exchanged; nil if there is none.
     fileprivate var turned: Function.Operation? {
         switch self {
         case .compare(let comparison, let comparator, let labels):

@@ -1,21 +1,21 @@
-/// Part of an expression, with the facts that are known about it.
+/// Checked part of an expression, with the facts that the checker knows about it.
 struct Typed {
     var type: TypeFacts
     var collation: DerivedCollation
-    /// Term that the process can evaluate. Nil only if the value depends on claims alone and PostgreSQL can be asked.
+    /// Term that the hub can evaluate. Nil only if the value depends only on claims and PostgreSQL can be asked for it.
     var term: Term?
-    /// True if the value depends on the row or changes with time, so that it is never evaluated once for a holder.
+    /// True if the value depends on the row or changes with time, so that it is not evaluated once for each holder.
     var readsRow = false
-    /// True if a part is `.undecided` or a membership: usable in AND, OR, NOT and the like, but not as an operator's
-    /// side.
+    /// True if a part is `.undecided` or a membership. Such a part may be used in AND, OR, NOT and similar, but not as
+    /// the side of an operator.
     var isDecision = false
     /// True if PostgreSQL may be asked for the value once for each holder.
     var canBeAsked = true
-    /// True if all called functions came with PostgreSQL.
+    /// True if all called functions come with PostgreSQL.
     var isBuiltIn = true
-    /// True if there may be any number of values, as for `unnest(…)`.
+    /// True if the expression may have any number of values, such as `unnest(…)`.
     var isSet = false
-    /// Expression as SQL, in which functions written in SQL are replaced by their bodies.
+    /// Expression as a tree, in which functions written in SQL are replaced by their bodies.
     var syntax: Syntax
 
     static let undecided = Typed(
@@ -30,7 +30,7 @@ struct Typed {
 
     var asked: AskedTerm { AskedTerm(sql: Renderer.text(syntax, .qualified), type: type, isBuiltIn: isBuiltIn) }
 
-    /// Returns the value as a part of an expression that reads the row.
+    /// Returns the term of the value, for use in an expression that reads the row.
     func sealed() throws(Undecided) -> Term {
         guard !isSet else { throw Undecided() }
         precondition(!readsRow || !canBeAsked, "what reads the row has no one value for its holder")
@@ -41,7 +41,7 @@ struct Typed {
     }
 }
 
-/// Error for an expression that is not understood, or that only PostgreSQL can decide.
+/// Error for an expression that the checker does not understand, or that only PostgreSQL can decide.
 struct Undecided: Error {}
 
 extension Term {
@@ -55,12 +55,12 @@ extension Term {
     }
 }
 
-/// A collation as PostgreSQL derives it from the parts of an expression ("Collation Support: Concepts").
+/// Collation that PostgreSQL derives from the parts of an expression (see "Collation Support: Concepts" in its manual).
 enum DerivedCollation: Equatable {
     case none
     case implicit(Collation)
     case explicit(Collation)
-    /// Implicit collations that differ. PostgreSQL fails as soon as the collation matters.
+    /// Implicit collations that differ. PostgreSQL raises an error where the collation matters.
     case conflict
 
     static let database = Collation.deterministic(name: nil)
@@ -78,14 +78,14 @@ enum DerivedCollation: Equatable {
         }
     }
 
-    /// Returns the collation of an operator's or function's result, from the collation of its operands.
+    /// Returns the collation of the result of an operator or function, derived from the operands' collation.
     static func ofResult(_ type: TypeFacts, _ operands: DerivedCollation) -> DerivedCollation {
         guard type.isCollatable else { return .none }
         guard operands == .none else { return operands }
         return .implicit(type.isName ? .bytewise : database)
     }
 
-    /// Returns the collation that a comparison uses.
+    /// Returns the collation that a comparison uses. Throws if collations conflict.
     func decided() throws(Undecided) -> Collation {
         switch self {
         case .none: return .none
@@ -108,21 +108,21 @@ extension TypeFacts {
         return oid == 19
     }
 
-    /// True for text in any of its forms. Types of extensions are not compared here, so their collation does not
-    /// matter.
+    /// True for text types and arrays of them. The hub does not compare types of extensions, so their collation does
+    /// not matter.
     var isCollatable: Bool {
         if case .array(let element) = shape { return element.isCollatable }
         return [19, 25, 1042, 1043].contains(oid)
     }
 
-    /// True for dates and times, whose texts depend on settings of the session, or say `now`.
+    /// True for dates and times, whose texts can depend on settings of the session or be words such as `now`.
     var isTemporal: Bool {
         if case .array(let element) = shape { return element.isTemporal }
         return [1082, 1083, 1114, 1184, 1186, 1266].contains(oid)
     }
 
-    /// True for types that did not come with PostgreSQL. Composites have a NULL of their own; enumerations may have own
-    /// operators.
+    /// True for types of users and extensions. Composite types have their own rule for NULL; enumerations may have
+    /// users' operators.
     var isOfUsers: Bool {
         if case .array(let element) = shape { return element.isOfUsers }
         return oid >= 16_384
