@@ -2,28 +2,29 @@ import Bytes
 import Diagnostics
 import System
 
-/// Segment that the writer appends to: its file, the bytes in memory that are not durable yet, and its index.
+/// Segment to which the writer appends: its file, its bytes in memory that are not durable yet, and its index.
 ///
 ///     |······ durable ······|--- batch: in memory until synced ---|
 ///                        batchStart                              end
 ///
-/// After a failed sync, it is unknown which pages reached the disk, and Linux drops the others. Therefore the batch
-/// stays in memory until a sync succeeds. Every attempt writes all of the batch again at the same place.
+/// After a failed sync, the writer cannot know which pages reached the disk, and Linux discards the others. So the
+/// batch stays in memory until a sync succeeds. Each attempt writes the whole batch again at the same position.
 struct ActiveSegment: ~Copyable {
     let file: any StorageFile
     let header: SegmentHeader
     private(set) var index: SegmentIndex
     private var batch: ByteWriter
-    /// Start of the batch. All bytes before this position are durable.
+    /// Byte position at which the batch begins. All bytes before it are durable.
     private var batchStart: UInt64
-    /// Summary up to the last whole durable transaction.
+    /// Summary of all durable whole transactions.
     private(set) var published: SegmentSummary
-    /// End of the bytes that may be on the disk, durable or not.
+    /// End of the bytes that may have reached the disk, whether durable or not.
     private var touchedEnd: UInt64
-    /// Start of the leftovers of an abandoned transaction, which end at `touchedEnd`.
+    /// Position at which the remains of an abandoned transaction begin; nil if there are none. They end at
+    /// `touchedEnd`.
     private var staleFrom: UInt64?
 
-    /// Starts with a segment that is durable up to the end of its index and has only zeros behind it.
+    /// Creates the segment from a file whose bytes are durable up to the end of `index`, and zero after that.
     init(file: any StorageFile, index: SegmentIndex) {
         precondition(!index.isInsideTransaction, "writing begins at the end of a whole transaction")
         self.file = file
@@ -35,12 +36,14 @@ struct ActiveSegment: ~Copyable {
         touchedEnd = index.whole.bytes
     }
 
+    /// Byte position at which the next entry will begin.
     var end: UInt64 { batchStart + UInt64(batch.count) }
+    /// Number of appended bytes that are not durable yet.
     var pendingBytes: Int { batch.count }
     var isInsideTransaction: Bool { index.isInsideTransaction }
 
-    /// Adds an entry to the batch in memory. If the batch is full, it is first made durable; if that fails, the entry
-    /// is not added.
+    /// Adds an entry to the batch. If the batch is full, it is made durable first; if that fails, the entry is not
+    /// added.
     @inline(__always)
     mutating func append(_ entry: EntryHeader, payload: RawSpan, keys: Span<UInt64>) throws(EventLogFailure) {
         if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
@@ -50,10 +53,11 @@ struct ActiveSegment: ~Copyable {
         assert(batchEnd == index.all.bytes, "the batch ends where the index ends")
     }
 
-    /// Marks that the keys of some entry are unknown.
+    /// Records that the keys of some entry are unknown, so that the index must match every key.
     mutating func giveUpKeys() { index.giveUpKeys() }
 
-    /// Writes and syncs the batch. After a failure, call it again: nothing is lost, and nothing counts as durable.
+    /// Writes and syncs the batch. After a failure nothing is lost and nothing counts as durable. The caller then calls
+    /// again.
     mutating func makeDurable() throws(EventLogFailure) {
         try clearStale()
         guard batch.count > 0 else { return }
@@ -72,7 +76,7 @@ struct ActiveSegment: ~Copyable {
         assert(published.bytes <= batchStart, "only durable bytes are published")
     }
 
-    /// Removes the entries appended since the last whole transaction.
+    /// Removes the entries of the unfinished transaction.
     mutating func abandonTransaction() {
         index.abandonTransaction()
         let kept = index.whole.bytes
@@ -87,9 +91,9 @@ struct ActiveSegment: ~Copyable {
         if touchedEnd > kept { staleFrom = min(staleFrom ?? kept, kept) }
     }
 
-    /// Overwrites the parts of abandoned transactions with durable zeros, before new entries are written near them.
-    /// Otherwise a power cut could leave a new first part, an old second part of the same length and a new third part.
-    /// These would be three valid entries of a transaction that never existed.
+    /// Overwrites the remains of abandoned transactions with zeros and makes that durable, before new entries are
+    /// written over them. Otherwise a power failure could leave a new first part, an old second part of the same
+    /// length, and a new third part. They would look like a valid transaction that never existed.
     private mutating func clearStale() throws(EventLogFailure) {
         guard let from = staleFrom else { return }
         assert(published.bytes <= from && from < touchedEnd, "leftovers lie behind everything that was published")
@@ -105,7 +109,7 @@ struct ActiveSegment: ~Copyable {
 }
 
 extension StorageFile {
-    /// Overwrites a range with zeros.
+    /// Overwrites a range of bytes with zeros.
     func writeZeros(from start: UInt64, to end: UInt64) throws(SystemError) {
         let zeros = [UInt8](repeating: 0, count: Int(min(end - min(start, end), UInt64(Limits.zeroFillBytes))))
         var at = start

@@ -1,23 +1,23 @@
 import Bytes
 import Diagnostics
 
-/// Kind of an entry, as far as the log needs to know it. The log keeps and returns entries of unknown kinds like all
-/// others.
+/// Kind of an entry. The log only needs to know the kinds that are listed here. It stores and returns entries of other
+/// kinds like all others.
 public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// Changes; the only kind that moves the offset.
+    /// Changes of a transaction. Only entries of this kind increase the offset.
     public static let transaction = EntryKind(rawValue: 1)
-    /// A schema that later entries of the same segment need.
+    /// Schema of rows, which later entries of the same segment need.
     public static let relation = EntryKind(rawValue: 2)
-    /// Note that the source was idle up to this position.
+    /// Record that the source (PostgreSQL) had no further changes up to the entry's LSN.
     public static let progress = EntryKind(rawValue: 3)
-    /// Changes were lost here; the first entry of a new epoch.
+    /// Record that changes were lost at this place. It is the first entry of a new epoch.
     public static let gap = EntryKind(rawValue: 4)
-    /// Note that the source's catalog may have changed at this position.
+    /// Record that the source's catalog may have changed at this place.
     public static let catalogMark = EntryKind(rawValue: 5)
-    /// Presence events (join, leave, update of a client's state) since the previous entry of this kind.
+    /// Presence events since the previous entry of this kind: clients that joined, left, or updated their state.
     public static let presence = EntryKind(rawValue: 6)
     /// Events of channels since the previous entry of this kind.
     public static let ledger = EntryKind(rawValue: 7)
@@ -25,15 +25,16 @@ public struct EntryKind: RawRepresentable, Sendable, Hashable {
     public static let catalogRecord = EntryKind(rawValue: 8)
     /// Actions and notes of operators since the previous entry of this kind.
     public static let operatorMark = EntryKind(rawValue: 9)
+    /// Rows that the hub read from a table and keeps in the log.
     public static let keptRows = EntryKind(rawValue: 10)
 }
 
-/// Set of the kinds of entries that a segment has. The set is unknown for segments sealed by older versions, which did
+/// Set of the kinds of entries in a segment. It is unknown for segments that older versions sealed, because they did
 /// not record it.
 public struct EntryKinds: Sendable, Equatable {
     private static let isKnownBit: UInt32 = 1 << 31
 
-    /// Stored form: a bit for each kind, and one bit that marks the set as known. Zero means unknown.
+    /// Stored form: one bit for each kind, and a bit that marks the set as known. Zero means unknown.
     private(set) var rawValue: UInt32
 
     static let unknown = EntryKinds(rawValue: 0)
@@ -43,47 +44,51 @@ public struct EntryKinds: Sendable, Equatable {
 
     mutating func insert(_ kind: EntryKind) {
         guard rawValue != 0 else { return }
-        // A kind without a bit makes the whole set unknown.
+        // The set has no bit for such a kind, so it becomes unknown.
         rawValue = kind.rawValue < 31 ? rawValue | 1 << UInt32(kind.rawValue) : 0
     }
 
-    /// True if the segment certainly has no other kinds than these.
+    /// True if the segment certainly has no entries of kinds other than these.
     public func hasOnly(_ kinds: EntryKind...) -> Bool {
         guard rawValue != 0 else { return false }
         return kinds.reduce(rawValue & ~Self.isKnownBit) { $0 & ~(1 << UInt32($1.rawValue)) } == 0
     }
 }
 
-/// The 48 bytes before each payload, little-endian:
+/// Header of an entry. It precedes the payload and has 48 bytes, little-endian:
 ///
-///     0  u32 payload length      (a zero here and in the next word: nothing was written here yet)
-///     4  u32 CRC-32C             (of this segment's header checksum, the length, and all that follows; never zero)
+///     0  u32 payload length      (if this and the next word are zero, nothing has been written here)
+///     4  u32 CRC-32C             (of the segment header's checksum, the length, and all that follows; never zero)
 ///     8  u8  kind
-///     9  u8  flags               (bit 0: the transaction goes on in the next entry)
+///     9  u8  flags               (bit 0: the transaction continues in the next entry)
 ///    10  u16 reserved, zero
 ///    12  u32 number of changes
 ///    16  u64 offset of the first change
-///    24  u64 LSN this entry takes the log to
+///    24  u64 LSN that the log reaches with this entry
 ///    32  i64 time, microseconds since 1970
-///    40  u64 bytes of this segment that were published when the entry was written
+///    40  u64 number of this segment's bytes that were published when the entry was written
 ///
-/// The checksum begins with the segment header's own, so that an entry is valid in one segment only: bytes of another
-/// segment, left on the disk or copied into a payload, are never taken for an entry.
+/// The checksum includes that of the segment's header, so an entry is valid in one segment only. Bytes of another
+/// segment that are left on the disk, or copied into a payload, are never read as an entry.
 ///
-/// The last field tells a torn tail from damage. Bytes below the field's value were synced as whole transactions. If
-/// such bytes do not read back, they were lost afterwards, and cutting them off would hide the loss.
+/// The last field distinguishes an unfinished write from damage. All bytes before that position were synced as whole
+/// transactions. If they cannot be read, they were lost later, and cutting them off would hide the loss.
 public struct EntryHeader: Sendable, Equatable {
     public static let byteCount = 48
     static let continuedFlag: UInt8 = 1
 
     public var payloadBytes: Int
     public var kind: EntryKind
-    /// True if the transaction goes on in the next entry.
+    /// True if the transaction continues in the next entry.
     public var isContinued: Bool
     public var changeCount: UInt32
+    /// Offset of the entry's first change.
     public var offset: UInt64
+    /// LSN that the log reaches with this entry.
     public var lsn: UInt64
+    /// Time in microseconds since 1970.
     public var time: Int64
+    /// Number of the segment's bytes that were published when the entry was written.
     public var publishedBytes: UInt64
 
     public var byteCount: Int { Self.byteCount + payloadBytes }
@@ -91,16 +96,16 @@ public struct EntryHeader: Sendable, Equatable {
 }
 
 extension EntryHeader {
-    /// Result of looking for an entry at a position of a segment.
+    /// Result of searching an entry at a position of a segment.
     enum Sighting {
         case entry(EntryHeader, checksum: UInt32)
         case unwritten
         case implausible
     }
 
-    /// Reads the fields of a header and rejects values that no writer produces. The checksum is not checked.
+    /// Reads the header of an entry. Rejects values that no writer produces, but does not check the checksum.
     ///
-    /// `bytes` begins at the entry and holds at least its header.
+    /// `bytes` must have at least the length of a header.
     @inline(__always)
     static func sighting(in bytes: UnsafeRawPointer) -> Sighting {
         // SAFETY: the caller has `byteCount` bytes there; any bit pattern is a valid integer.
@@ -123,12 +128,12 @@ extension EntryHeader {
         return .entry(header, checksum: checksum)
     }
 
-    /// Returns the checksum of the whole entry in `bytes`.
+    /// Returns the checksum of the entry that `bytes` contains. `seed` is the checksum of the segment's header.
     @inline(__always)
     static func checksum(of bytes: RawSpan, seed: UInt32) -> UInt32 {
         let length = CRC32C.of(bytes.extracting(0..<4), continuing: seed)
         let crc = CRC32C.of(bytes.extracting(8..<bytes.byteCount), continuing: length)
-        // Zero means "not written yet".
+        // Zero means that nothing has been written.
         return crc == 0 ? 1 : crc
     }
 
@@ -145,7 +150,7 @@ extension EntryHeader {
         writer.append(little: publishedBytes)
     }
 
-    /// Appends a whole entry: one copy of the payload, one pass of the checksum.
+    /// Appends the whole entry: header, payload and checksum.
     func append(payload: RawSpan, seed: UInt32, to writer: inout ByteWriter) {
         let start = writer.count
         writer.reserve(byteCount)
@@ -158,7 +163,7 @@ extension EntryHeader {
     }
 }
 
-/// The 128 bytes at the head of a segment, little-endian:
+/// Header of a segment. It is at the beginning of the file and has 128 bytes, little-endian:
 ///
 ///      0  "TIDEWIRE"
 ///      8  u32 format version     12  u32 reserved
@@ -170,13 +175,19 @@ public struct SegmentHeader: Sendable, Equatable {
     public static let byteCount = 128
     public static let formatVersion: UInt32 = 1
 
+    /// Number of the unbroken history that the segment belongs to.
     public var epoch: UInt64
+    /// Number of the segment in the log, from 1.
     public var sequence: UInt64
+    /// Offset of the segment's first change.
     public var baseOffset: UInt64
+    /// LSN that the log had reached before the segment.
     public var baseLSN: UInt64
+    /// Time of creation in microseconds since 1970.
     public var created: Int64
+    /// Identity of the source of the entries, such as a database's system identifier.
     public var source: UInt64
-    /// Checksum of the header. The checksum of every entry starts from this value.
+    /// Checksum of the header. The checksum of each entry begins with this value.
     public private(set) var checksum: UInt32 = 0
 
     public init(epoch: UInt64, sequence: UInt64, baseOffset: UInt64, baseLSN: UInt64, created: Int64, source: UInt64) {
@@ -210,15 +221,15 @@ public struct SegmentHeader: Sendable, Equatable {
         assert(written == Self.byteCount, "every segment header has the same length")
     }
 
-    /// Returns the format version in the first bytes of a segment; nil if the bytes are no segment's. All versions
-    /// store the number at the same position.
+    /// Returns the format version from the first bytes of a segment; nil if they are not of a segment. All versions
+    /// store it at the same position.
     static func format(of bytes: RawSpan) -> UInt32? {
         var reader = ByteReader(bytes)
         guard let magic = try? reader.span(8), magic.equals("TIDEWIRE") else { return nil }
         return try? reader.littleUInt32()
     }
 
-    /// Returns the header in the first bytes of a segment; nil if they are no header of this format.
+    /// Returns the header from the first bytes of a segment; nil if it is not valid in this format.
     static func decode(_ bytes: RawSpan) -> SegmentHeader? {
         guard bytes.byteCount >= byteCount else { return nil }
         var reader = ByteReader(bytes.extracting(0..<byteCount))
@@ -232,7 +243,7 @@ public struct SegmentHeader: Sendable, Equatable {
         let header = SegmentHeader(
             epoch: epoch, sequence: sequence, baseOffset: baseOffset, baseLSN: baseLSN,
             created: Int64(bitPattern: created), source: source)
-        // Compared as a whole, because reserved bytes are zero in this version. The checksum decides at the end.
+        // All bytes are compared, because reserved bytes are zero in this version. The checksum is the last of them.
         var expected = ByteWriter(capacity: byteCount)
         header.append(to: &expected)
         return expected.bytes.equals(bytes.extracting(0..<byteCount)) ? header : nil
@@ -243,19 +254,20 @@ public struct SegmentHeader: Sendable, Equatable {
 enum LogFile {
     static let lock = "LOCK"
     static let spare = "next.segment"
-    /// Names for an erasure: its plan, the plan while it is being written, and a rewritten segment without the erased
-    /// bytes.
+    /// Plan of an erasure.
     static let erasure = "erasure.plan"
+    /// Plan of an erasure while it is being written.
     static let unfinishedErasure = "erasure.plan.unfinished"
+    /// Rewritten segment without the erased bytes, until it replaces the original.
     static let erasedSegment = "erasure.segment"
-    /// Lock held by a process that writes or executes an erasure plan.
+    /// Lock that a process holds while it writes or executes a plan of an erasure.
     static let erasureLock = "erasure.lock"
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }
     static func sidecar(_ sequence: UInt64) -> String { padded(sequence) + ".index" }
     static func keys(_ sequence: UInt64) -> String { padded(sequence) + ".keys" }
-    /// Returns the names of all files of a segment, the segment's own first. If the segment is gone, the next start
-    /// removes its other files.
+    /// Returns the names of all files of a segment; the segment itself is the first. If the segment has been deleted,
+    /// the next start of the hub removes the other files.
     static func all(of sequence: UInt64) -> [String] { [segment(sequence), sidecar(sequence), keys(sequence)] }
 
     private static func padded(_ sequence: UInt64) -> String {
@@ -271,7 +283,7 @@ enum LogFile {
     private static func sequence(of name: String, suffix: String) -> UInt64? {
         guard name.hasSuffix(suffix) else { return nil }
         let digits = name.dropLast(suffix.count)
-        // A number with nineteen or more digits is not from this log, and adding one to it might overflow.
+        // A number with nineteen or more digits is not of this log, and adding one to it could overflow.
         guard (10...18).contains(digits.count), digits.allSatisfy({ $0.isASCII && $0.isNumber }) else { return nil }
         return UInt64(digits)
     }

@@ -3,13 +3,14 @@ import Diagnostics
 import Glibc
 import System
 
-/// Replacement for some bytes of an entry's payload: `bytes`, followed by zeros.
+/// Replacement of some bytes in an entry's payload, by `bytes` followed by zeros.
 public struct EntryPatch: Sendable, Equatable {
     public var segment: UInt64
-    /// Position of the entry in its segment.
+    /// Byte position of the entry in its segment.
     public var entry: UInt64
-    /// Start of the replaced bytes, relative to the start of the payload.
+    /// Position of the replaced bytes in the payload.
     public var at: UInt32
+    /// Number of replaced bytes.
     public var byteCount: UInt32
     public var bytes: [UInt8]
 
@@ -23,23 +24,23 @@ public struct EntryPatch: Sendable, Equatable {
     }
 }
 
-/// Erases bytes from a log that has no running writer. The input is patches; the result is a log of the same shape
-/// without those bytes.
+/// Erasure of bytes from a log that has no running writer.
 ///
-/// Entries keep their positions, lengths and offsets, and get a checksum for their new content. First, a plan of all
-/// patches is written (`ErasurePlan`). Then each segment is copied, patched and put in place as a whole, and its index
-/// is built again. After a crash at any moment, each segment reads as before or as after. The next process that takes
-/// the log's lock completes the plan.
+/// Entries keep their positions, lengths and offsets, and get a new checksum. First a plan with all patches is stored
+/// (`ErasurePlan`). Then each segment is copied, patched and replaced as a whole, and its index is built again. After a
+/// crash at any moment, each segment is either the old or the new one. The next process that takes the log's lock
+/// finishes the plan.
 public final class EventLogErasure {
     private let directory: any StorageDirectory
     private let lock: any StorageLock
     private let options: EventLogOptions
-    /// Number of segments rewritten now for an earlier erasure that was interrupted.
+    /// Number of segments that the initializer rewrote to finish an interrupted erasure.
     public let segmentsFinished: Int
 
-    /// Takes the log's lock, so no writer may run. Cuts off a torn tail, because the tail may have the bytes too.
+    /// Takes the log's lock, so no writer may be running. Cuts off an unfinished write at the log's end, because it may
+    /// contain the bytes too.
     ///
-    /// - Parameter options: `keysOf` and `keyScheme`, for the indexes that are built again.
+    /// - Parameter options: `keysOf` and `keyScheme` are needed to build indexes again.
     public init(_ directory: any StorageDirectory, options: EventLogOptions) throws(EventLogError) {
         self.directory = directory
         var options = options
@@ -59,8 +60,8 @@ public final class EventLogErasure {
         _ = try opening.recover(last)
     }
 
-    /// Performs the erasure. After an error, the plan is either stored or nothing was done; the log can be used in both
-    /// cases.
+    /// Performs the erasure. After an error, either the plan is stored or nothing was changed. The log can be used in
+    /// both cases.
     public func perform(
         _ patches: [EntryPatch], progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) {
@@ -75,8 +76,8 @@ public final class EventLogErasure {
 
     // MARK: Beside a writer
 
-    /// Stores a plan to erase bytes from sealed segments. The writer's process executes the plan, now or at its next
-    /// start. Meanwhile the writer keeps the log's lock.
+    /// Stores a plan to erase bytes from sealed segments. The process that has the writer executes the plan, while it
+    /// is running or at its next start. The writer keeps the log's lock.
     public static func writeDown(_ patches: [EntryPatch], in directory: any StorageDirectory) throws(EventLogError) {
         guard !patches.isEmpty else { return }
         let alone = try lock(directory)
@@ -91,20 +92,20 @@ public final class EventLogErasure {
         try reading { () throws(SystemError) in try ErasurePlan(patches: patches).write(to: directory) }
     }
 
-    /// Executes a stored plan, in the process whose writer has the log. Returns the number of rewritten segments: zero
-    /// if there is no plan.
+    /// Executes a stored plan, in the process that has the writer. Returns the number of segments that were rewritten;
+    /// zero if there is no plan.
     public static func finishBesideWriter(
         _ directory: any StorageDirectory, options: EventLogOptions
     ) throws(EventLogError) -> Int {
         let alone = try lock(directory)
         defer { withExtendedLifetime(alone) {} }
         guard let plan = try ErasurePlan.read(from: directory) else { return 0 }
-        // A plan for a segment that is still being written is executed when the log is opened.
+        // A plan that includes the active segment is executed when the log is opened next.
         guard try isSealed(plan.patches, in: directory) else { return 0 }
         return try plan.perform(in: directory, options)
     }
 
-    /// Returns the number of the newest segment. All segments before it are sealed: no process appends to them any
+    /// Returns the number of the newest segment. All earlier segments are sealed, so nothing is appended to them any
     /// more.
     public static func newestSegment(_ directory: any StorageDirectory) throws(EventLogError) -> UInt64 {
         guard let last = try SegmentFiles(directory: directory).sequences().last else {
@@ -120,8 +121,8 @@ public final class EventLogErasure {
         return patches.allSatisfy { $0.segment < newest }
     }
 
-    /// Takes the lock for replacing or deleting sealed segments. Without it, an erasure could put back its copy of a
-    /// segment that retention has deleted.
+    /// Takes the lock that replacing or deleting sealed segments requires. Without it, an erasure could put its copy in
+    /// the place of a segment that retention has just deleted.
     static func lock(_ directory: any StorageDirectory) throws(EventLogError) -> any StorageLock {
         switch try reading({ () throws(SystemError) in try directory.lock(LogFile.erasureLock) }) {
         case .taken(let lock): return lock
@@ -130,7 +131,7 @@ public final class EventLogErasure {
         }
     }
 
-    /// Throws an error if the disk has no room for a copy: for a moment, a segment exists twice.
+    /// Throws if the disk has no room for a copy of the largest segment: while it is rewritten, it exists twice.
     private static func requireRoom(
         _ patches: [EntryPatch], in directory: any StorageDirectory
     ) throws(EventLogError) {
@@ -151,7 +152,7 @@ public final class EventLogErasure {
     private static let spareBytes: UInt64 = 1 << 20
 }
 
-/// Patches of an erasure, stored on the disk before the first byte is erased.
+/// Plan of an erasure, stored on disk before any byte is erased.
 ///
 ///     "TWERASE1"  u32 number of patches
 ///     patch = segment u64 · entry u64 · at u32 · bytes to be replaced u32 · bytes u32 · bytes
@@ -181,7 +182,7 @@ struct ErasurePlan: Sendable, Equatable {
         try directory.sync()
     }
 
-    /// Reads the stored plan; returns nil if there is none. A plan gets its file name only once it is complete.
+    /// Reads the stored plan; nil if there is none. The file has this name only after it has been written completely.
     static func read(from directory: any StorageDirectory) throws(EventLogError) -> ErasurePlan? {
         guard try reading({ () throws(SystemError) in try directory.names() }).contains(LogFile.erasure) else {
             return nil
@@ -221,15 +222,15 @@ struct ErasurePlan: Sendable, Equatable {
 
     // MARK: Execution
 
-    /// Executes a plan that an earlier process left, and returns the number of rewritten segments. The caller has the
-    /// log's lock.
+    /// Executes a plan that an earlier process left. Returns the number of segments that were rewritten. The caller
+    /// must hold the log's lock.
     static func finish(in directory: any StorageDirectory, _ options: EventLogOptions) throws(EventLogError) -> Int {
         guard let plan = try read(from: directory) else { return 0 }
         return try plan.perform(in: directory, options)
     }
 
-    /// Executes the plan and returns the number of rewritten segments. Repeating it is safe: finished parts come out
-    /// the same.
+    /// Executes the plan. Returns the number of segments that were rewritten. Executing a plan twice gives the same
+    /// result.
     func perform(
         in directory: any StorageDirectory, _ options: EventLogOptions, progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) -> Int {
@@ -238,7 +239,7 @@ struct ErasurePlan: Sendable, Equatable {
         let last = try files.sequences().last
         var done = 0
         for (sequence, patches) in bySegment.sorted(by: { $0.key < $1.key }) {
-            // The segment is gone: retention deleted it first.
+            // Retention has deleted the segment, so there is nothing to erase.
             guard let (file, header) = try files.open(sequence) else { continue }
             try reading { () throws(SystemError) in
                 try Self.rewrite(file, header, patches, in: directory)
@@ -261,7 +262,7 @@ struct ErasurePlan: Sendable, Equatable {
         let size = try file.size()
         try copyWhole(file, to: copy, size)
         for (entry, patches) in Dictionary(grouping: patches, by: \.entry).sorted(by: { $0.key < $1.key }) {
-            // A damaged entry stays damaged, but its values are erased all the same.
+            // The bytes of a damaged entry are erased too, but its checksum stays wrong.
             let was = try EntrySeal(file, at: entry, size, header)
             for patch in patches { try apply(patch, to: copy, size) }
             guard let was, was.isRight, let now = try EntrySeal(copy, at: entry, size, header) else { continue }
@@ -295,8 +296,8 @@ struct ErasurePlan: Sendable, Equatable {
         try copy.writeZeros(from: start + UInt64(patch.bytes.count), to: end)
     }
 
-    /// Builds the index again, because the old one had hashes of the erased keys. Without an index, searches of the
-    /// segment are only slower.
+    /// Builds the index of a segment again, because the old one has hashes of erased keys. If no index can be built,
+    /// searches are only slower.
     private static func remakeIndex(
         _ header: SegmentHeader, in directory: any StorageDirectory, _ options: EventLogOptions
     ) throws(SystemError) {
@@ -313,13 +314,13 @@ struct ErasurePlan: Sendable, Equatable {
     }
 }
 
-/// Checksum of an entry: the stored one and the computed one. The entry is read in pieces, because it may be large.
+/// Checksums of an entry: the stored one and the computed one. The entry is read in pieces, because it may be large.
 private struct EntrySeal {
     private let position: UInt64
     private let found: UInt32
     private let right: UInt32
 
-    /// Nil if there is no entry at the position.
+    /// Reads the entry at this position; nil if there is none.
     init?(_ file: any StorageFile, at position: UInt64, _ size: UInt64, _ header: SegmentHeader) throws(SystemError) {
         var buffer = ReadBuffer(capacity: Limits.logReadBytes)
         try buffer.fill(from: file, at: position, wanted: EntryHeader.byteCount, limit: size)
@@ -340,10 +341,11 @@ private struct EntrySeal {
         assert(at == end, "the checksum covers the entry and nothing behind it")
         self.position = position
         self.found = found
-        // Zero means "not written yet".
+        // Zero means that nothing has been written.
         right = sum == 0 ? 1 : sum
     }
 
+    /// True if the stored checksum is correct.
     var isRight: Bool { found == right }
 
     func write(to file: any StorageFile) throws(SystemError) {
@@ -354,7 +356,7 @@ private struct EntrySeal {
 }
 
 extension EventLogVerifier {
-    /// True if an erasure was begun and not finished. The next process that takes the log's lock finishes it.
+    /// True if an erasure has been begun and not finished. The next process that takes the log's lock finishes it.
     public static func hasUnfinishedErasure(_ directory: any StorageDirectory) throws(EventLogError) -> Bool {
         try reading { () throws(SystemError) in try directory.names() }.contains(LogFile.erasure)
     }

@@ -1,7 +1,8 @@
 import Glibc
 import System
 
-/// Failure of a disk operation. Nothing is lost: data that could not be made durable is still in memory, unpublished.
+/// Failure of a disk operation. Nothing is lost: data that did not become durable are still in memory and not
+/// published.
 public struct EventLogFailure: Error, Sendable, Equatable {
     public let operation: String
     public let path: String
@@ -17,7 +18,7 @@ public struct EventLogFailure: Error, Sendable, Equatable {
         self.init(operation: error.operation, path: error.subject, code: error.code)
     }
 
-    /// Advice for the operator.
+    /// Advice for an operator.
     public var hint: String {
         switch code {
         case ENOSPC, EDQUOT: "free some space or lower the retention; the hub continues by itself when there is room"
@@ -37,13 +38,13 @@ extension EventLogFailure: CustomStringConvertible {
     }
 }
 
-/// Damage: bytes in the log that differ from the bytes written there.
+/// Damage of the log: some bytes differ from those that were written.
 public struct EventLogDamage: Error, Sendable, Equatable {
     public let path: String
     public let position: UInt64
-    /// Fixed phrase that describes the bytes found there; never data.
+    /// Fixed phrase that describes what was found at the position. It never contains data.
     public let finding: String
-    /// Number of the damaged segment; nil if the damage is in another file.
+    /// Number of the damaged segment; nil if another file is damaged.
     public let segment: UInt64?
 
     public init(path: String, position: UInt64, finding: String, segment: UInt64? = nil) {
@@ -61,16 +62,16 @@ extension EventLogDamage: CustomStringConvertible {
     }
 }
 
-/// Reason for which a log could not be opened or read further.
+/// Reason why the log could not be opened or read.
 public enum EventLogError: Error, Sendable, Equatable {
     case failure(EventLogFailure)
     case damaged(EventLogDamage)
-    /// The requested entries were deleted by retention; `oldest` is the first offset still there.
+    /// Retention has deleted the requested entries. `oldest` is the first offset that the log still has.
     case outsideRetention(oldest: UInt64)
     case lockedElsewhere(path: String, processID: Int32?)
     /// The log was written from another source than the expected one.
     case foreignSource(expected: UInt64, found: UInt64)
-    /// Directory without a log.
+    /// The directory contains no log.
     case missing(path: String)
 }
 
@@ -89,22 +90,23 @@ extension EventLogError: CustomStringConvertible {
     }
 }
 
-/// Smallest unit that a reader gives up when it cannot read further. Everything else is served as before.
+/// Extent of what a reader must give up after an error. The hub serves everything else as before.
 public enum ReadingTrouble: Sendable, Equatable {
-    /// A read that the kernel refuses for now. The reader keeps its place and tries again later.
+    /// Nothing: the kernel refuses a read for now. The reader keeps its position and tries again later.
     case transient
-    /// The past of one reader, which retention deleted.
+    /// The past of one reader, because retention has deleted it.
     case past
-    /// The rest of one segment, with its number if the segment's own bytes are damaged. Other segments may be readable.
+    /// The rest of one segment. The number is nil unless the segment's own bytes are damaged. Other segments may be
+    /// readable.
     case segment(UInt64?)
-    /// The whole log, for this process: it belongs to another source or another writer.
+    /// The whole log, for this process. It belongs to another source, or another process is writing it.
     case log
 
     public init(_ error: any Error) {
         switch error {
         case let error as EventLogError: self = error.trouble
         case is SystemError, is EventLogFailure: self = .transient
-        // The checksum of these bytes is right, but this program cannot interpret them.
+        // The checksum of the bytes is correct, but this program cannot interpret them.
         default: self = .segment(nil)
         }
     }
@@ -113,7 +115,7 @@ public enum ReadingTrouble: Sendable, Equatable {
 extension EventLogError {
     public var trouble: ReadingTrouble {
         switch self {
-        // Any of these reasons may pass once an operator acts.
+        // An operator may be able to remove the cause, so reading may succeed later.
         case .failure, .missing: .transient
         case .damaged(let damage): .segment(damage.segment)
         case .outsideRetention: .past
@@ -122,7 +124,7 @@ extension EventLogError {
     }
 }
 
-/// Runs storage calls and turns their errors into `EventLogFailure`.
+/// Runs a storage call and converts its error to `EventLogFailure`.
 func storage<T>(_ body: () throws(SystemError) -> T) throws(EventLogFailure) -> T {
     do { return try body() } catch { throw EventLogFailure(error) }
 }

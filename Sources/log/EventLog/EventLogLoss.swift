@@ -1,21 +1,21 @@
 import Bytes
 import System
 
-/// Part of a damaged log that is lost when an operator gives up the unreadable bytes.
+/// Part of a damaged log that is lost if an operator accepts that its unreadable bytes are given up.
 ///
-/// All segments up to the last damaged sealed one are set aside: the segments after it are whole. A client that asks
-/// for older entries is told that they are gone, as after retention. If the damage is in the active segment, that
-/// segment is cut at the last whole transaction before the damage. A gap entry after the cut marks the loss. The gap
-/// begins a new epoch, because offsets behind the cut had already been handed out.
+/// All segments up to the last damaged sealed segment are set aside. The later segments are whole. A client that asks
+/// for older entries is answered as if retention had deleted them. If the active segment is damaged, it is cut after
+/// the last whole transaction before the damage. A gap entry then marks the loss and begins a new epoch, because
+/// readers had already received offsets beyond the cut.
 public struct EventLogLoss: Sendable, Equatable {
     /// Segments to set aside, oldest first.
     public var setAside: [SegmentReport] = []
-    /// The last segment, to be cut at the end of its summary. Without a summary, nothing of the segment remains.
+    /// The active segment if it must be cut, at the end of its summary. If it has no summary, nothing of it is kept.
     public var cut: SegmentReport?
-    /// First offset of the log after the repair; nil if nothing of the log remains.
+    /// First offset of the log after the repair; nil if nothing is kept.
     public var oldestOffset: UInt64?
 
-    /// Nil if the log has no damage.
+    /// Computes the loss from the reports about all segments. Nil if the log is not damaged.
     init?(_ reports: [SegmentReport]) {
         guard let last = reports.last, reports.contains(where: \.isDamaged) else { return nil }
         let sealed = reports.dropLast()
@@ -32,7 +32,7 @@ public struct EventLogLoss: Sendable, Equatable {
         oldestOffset = kept.first?.summary?.firstOffset ?? kept.dropFirst().first?.summary?.firstOffset
     }
 
-    /// Returns the first segment from which on every sealed segment is whole and continues the one before.
+    /// Returns the first segment from which all sealed segments are whole and each continues the one before.
     private static func firstKept(_ reports: [SegmentReport]) -> UInt64 {
         var firstKept = reports[0].sequence
         for (report, next) in zip(reports, reports.dropFirst()) where report.isMissing || report.isUnreadable {
@@ -56,33 +56,34 @@ extension EventLogProblem {
     fileprivate var isUnreadable: Bool { if case .damaged = self { true } else { false } }
 }
 
-/// Repair of a damaged log that is locked meanwhile. Nothing is deleted: files are moved to another place.
+/// Repair of a damaged log, which stays locked during the repair. Files are moved to another place, not deleted.
 public final class EventLogSalvage {
     private let directory: any StorageDirectory
     private let lock: any StorageLock
     private let reports: [SegmentReport]
-    /// Nil if there is nothing to give up.
+    /// Loss that the repair causes; nil if the log is not damaged.
     public let loss: EventLogLoss?
 
-    /// Takes the log's lock, so no writer may run, and reads every checksum.
+    /// Takes the log's lock, so no writer may be running, and checks every checksum.
     public init(
         _ directory: any StorageDirectory, progress: (Int, Int) -> Void = { _, _ in }
     ) throws(EventLogError) {
         self.directory = directory
         let opening = LogOpening(directory: directory, options: EventLogOptions(source: 0))
         lock = try opening.takeLock()
-        // Segments that are moved aside are read too, so an unfinished erasure is completed first.
+        // An unfinished erasure is finished first, so that segments that are set aside do not keep the bytes.
         _ = try ErasurePlan.finish(in: directory, EventLogOptions(source: 0))
         reports = try EventLogVerifier.verify(directory, progress: progress)
         loss = EventLogLoss(reports)
     }
 
-    /// Performs the repair. After a crash at any moment the log is either still damaged or whole; the call can be
+    /// Performs the repair. After a crash at any moment, the log is either still damaged or whole, and the call can be
     /// repeated.
     ///
     /// - Parameters:
-    ///   - gap: the payload of the gap that follows a cut, from the LSN that is reached before it.
-    ///   - moveAside: takes a file of the directory to another place.
+    ///   - gap: returns the payload of the gap entry after a cut. Its argument is the LSN that the log has reached
+    ///     before the cut.
+    ///   - moveAside: moves a file from the log's directory to another place.
     public func perform(
         options: EventLogOptions, gap: (UInt64) -> [UInt8], moveAside: (String) throws(SystemError) -> Void
     ) throws(EventLogError) {
@@ -106,7 +107,7 @@ public final class EventLogSalvage {
         guard let end = cut.summary ?? before.map({ SegmentSummary(header(after: $0, $0.epoch, options)) }) else {
             preconditionFailure("a segment is cut where something is left before the cut")
         }
-        // The gap comes first: from then on, no reader takes the cut segment for the log's end.
+        // The gap is written first. From then on, no reader takes the end of the cut segment for the end of the log.
         let payload = gap(end.lastLSN)
         var epoch = options.newEpoch()
         while reports.contains(where: { $0.summary?.epoch == epoch }) { epoch = options.newEpoch() }
@@ -138,7 +139,8 @@ public final class EventLogSalvage {
             created: options.now(), source: last.header.source)
     }
 
-    /// Copies the whole transactions of the segment into a file named like a spare, which has no meaning after a crash.
+    /// Copies the whole transactions of the segment into a file with the name of a spare segment. After a crash, such a
+    /// file is ignored.
     private func copyWhole(of cut: SegmentReport, _ end: SegmentSummary) throws(SystemError) {
         let copy = try directory.open(LogFile.spare, for: .creating)
         var header = ByteWriter(capacity: SegmentHeader.byteCount)

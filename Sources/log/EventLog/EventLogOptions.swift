@@ -1,46 +1,51 @@
 import System
 
-/// Settings for writing a log and for how long its entries are kept.
+/// Options for writing a log, and for how long its entries are kept.
 public struct EventLogOptions: Sendable {
-    /// Maximum size of a segment. The next transaction begins a new segment if it would exceed it; a larger transaction
-    /// stays whole.
+    /// Maximum size of a segment in bytes. A transaction that would exceed it begins a new segment. A transaction
+    /// larger than a segment is not divided.
     public var segmentBytes: UInt64 = 64 << 20
-    /// Identity of the entries' source, a number of the caller's choice, such as a database's system identifier. A log
-    /// is never continued from another source.
+    /// Identity of the source of the entries, a number that the caller chooses, such as a database's system identifier.
+    /// The log of one source is not continued from another.
     public var source: UInt64
-    /// Age after which a sealed segment is deleted, if all of its entries are older.
+    /// Age of its newest entry from which a sealed segment is deleted; nil means never.
     public var retentionAge: Duration? = .seconds(72 * 3600)
-    /// Size of the log above which the oldest sealed segments are deleted.
+    /// Size of the log in bytes above which the oldest sealed segments are deleted; nil means no limit.
     public var retentionBytes: UInt64? = 10 << 30
-    /// Version of the set of keys that are indexed, stored in sealed segments. Higher versions, chosen by the caller,
-    /// index more keys.
+    /// Version of the rules by which entries have keys for the index. It is stored in sealed segments. The caller
+    /// chooses a higher version when it adds keys.
     public var keyScheme: UInt32 = 0
-    /// Finds the keys of an entry when an index must be built again.
+    /// Returns the keys of an entry, for building an index again; nil if indexes cannot be built again.
     public var keysOf: EventLogKeys?
-    /// True if a separate thread prepares each next segment, and the first segment is filled with zeros. A sync is then
-    /// faster, because the file system has nothing to note.
+    /// True if a separate thread prepares the next segment in advance, and if the first segment is filled with zeros. A
+    /// sync is then faster, because the file system does not have to record new blocks.
     public var preparesSegments = true
+    /// Wall clock in microseconds since 1970.
     public var now: @Sendable () -> Int64 = { Clock.unixMicroseconds() }
-    /// Monotonic clock in nanoseconds. With it, a step of the wall clock cannot make segments look older.
+    /// Monotonic clock in nanoseconds. If it is given, setting the wall clock forward does not make segments look
+    /// older.
     public var monotonic: (@Sendable () -> UInt64)?
-    /// First offset of a new log; not zero in a copy of a part of another log.
+    /// First offset of a new log. It is not zero in a copy of a part of another log.
     public var firstOffset: UInt64 = 0
+    /// LSN that a new log has reached before its first entry.
     public var firstLSN: UInt64 = 0
+    /// Returns a new random epoch.
     public var newEpoch: @Sendable () -> UInt64 = { UInt64.random(in: 1 ... .max) }
 
     public init(source: UInt64) { self.source = source }
 }
 
-/// Result of opening a log for writing.
+/// Findings from opening a log for writing.
 public struct EventLogRecovery: Sendable, Equatable {
     public var isNew = false
     /// Number of bytes that were read and checked.
     public var scannedBytes: UInt64 = 0
-    /// Position at which a torn tail was cut off, if there was one.
+    /// Byte position at which an unfinished write was cut off; nil if there was none.
     public var cutAt: UInt64?
+    /// Number of bytes that were cut off.
     public var cutBytes: UInt64 = 0
-    /// Number of segments rewritten for an erasure that was interrupted earlier.
+    /// Number of segments that were rewritten to finish an interrupted erasure.
     public var erasedSegments = 0
-    /// True if such an erasure could not be finished now either.
+    /// True if such an erasure could not be finished now.
     public var hasUnfinishedErasure = false
 }

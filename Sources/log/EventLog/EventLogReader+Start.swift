@@ -1,14 +1,14 @@
 import Bytes
 import System
 
-/// Finds the segment in which a starting point lies.
+/// Search for the segment in which reading must start.
 struct SegmentChoice {
     let files: SegmentFiles
     let end: EventLogEnd?
 
     func sequence(for start: EventLogStart) throws(EventLogError) -> UInt64 {
         var sequences = try files.sequences()
-        // A segment that the writer has not announced yet does not count.
+        // The writer has not announced these segments yet, so they do not count.
         if let announced = end?.state.segment { sequences.removeAll { $0 > announced } }
         guard let oldest = sequences.first, let newest = sequences.last else {
             throw .missing(path: files.directory.path)
@@ -49,25 +49,25 @@ struct SegmentChoice {
     }
 }
 
-/// Beginning of a log, as far as the log can be read.
+/// Beginning of the part of a log that can be read.
 public struct EventLogBeginning: Sendable, Equatable {
     /// Offset of the first change that can be read.
     public var offset: UInt64
-    /// Epoch of that change. Each gap in the log begins another epoch.
+    /// Epoch of that change. A new epoch begins at each gap in the log.
     public var epoch: UInt64
-    /// True if the log has an older segment, and the header of that segment is damaged.
+    /// True if the log has an older segment whose header is damaged.
     public var isBehindDamage: Bool
 }
 
 extension EventLogReader {
-    /// Returns the first offset that the log still has.
+    /// Returns the first offset that the log has and that can be read.
     public static func oldestOffset(
         in directory: any StorageDirectory, end: EventLogEnd?
     ) throws(EventLogError) -> UInt64 {
         try beginning(in: directory, end: end).offset
     }
 
-    /// Returns the beginning of the log, as far as the log can be read.
+    /// Returns the beginning of the part of the log that can be read.
     public static func beginning(
         in directory: any StorageDirectory, end: EventLogEnd?
     ) throws(EventLogError) -> EventLogBeginning {
@@ -80,7 +80,7 @@ extension EventLogReader {
                 return EventLogBeginning(
                     offset: header.baseOffset, epoch: header.epoch, isBehindDamage: isBehindDamage)
             } catch .damaged(let damage) {
-                // Skips a damaged first segment; a later one may be readable.
+                // If the first segment is damaged, a later one may be readable.
                 do { oldest = try choice.sequence(for: .behindSegment(oldest)) } catch { throw .damaged(damage) }
                 isBehindDamage = true
             }
@@ -89,7 +89,7 @@ extension EventLogReader {
 }
 
 extension Array where Element == UInt64 {
-    /// Returns the last element that passes the test, like the standard method, with this module's error type.
+    /// Returns the last element that passes the test. Unlike the standard method, it throws this module's errors.
     fileprivate func last(where test: (UInt64) throws(EventLogError) -> Bool) throws(EventLogError) -> UInt64? {
         for element in reversed() where try test(element) { return element }
         return nil
@@ -103,7 +103,7 @@ extension ArraySlice where Element == UInt64 {
     }
 }
 
-/// One transaction during a search.
+/// Transaction over which a search has passed.
 private struct Passed {
     var start: IndexPoint
     var lastOffset: UInt64
@@ -138,7 +138,7 @@ private struct Passed {
 }
 
 extension EventLogStart {
-    /// True if nothing before this point is wanted, so the search may begin at the point.
+    /// True if the start cannot lie before this point of the index, so that the search may begin at the point.
     fileprivate func mayBegin(after point: IndexPoint) -> Bool {
         switch self {
         case .oldest, .behindSegment: false
@@ -151,8 +151,8 @@ extension EventLogStart {
 }
 
 extension EventLogReader {
-    /// Places the reader before the first wanted transaction, or at the end of the segment if there is none. The schema
-    /// entries before that place are shown first.
+    /// Moves the reader to the first wanted transaction; to the end of the segment if there is none. The schemas that
+    /// precede this place in the segment are shown first.
     mutating func find(_ start: EventLogStart) throws(EventLogError) {
         switch start {
         case .oldest, .behindSegment: return
@@ -163,7 +163,7 @@ extension EventLogReader {
         var relations = map?.relations.filter { $0.position < point.position } ?? []
         let found = try search(start, from: point, noting: &relations)
         relations.removeAll { $0.position >= found.position }
-        // At the end of a sealed segment none of its entries is shown any more, so its schemas are not needed.
+        // No entry of the segment will be shown, so its schemas are not needed.
         let file = scanner.file
         let size = try reading { () throws(SystemError) in try file.size() }
         setPrelude(isSealed && found.position == size ? [] : relations, then: found)
@@ -178,7 +178,7 @@ extension EventLogReader {
             repeat {
                 let here = scanner.nextPoint
                 let step = try reading { () throws(SystemError) in try scanner.step() }
-                // The reader examines the reason for the stop when it reads this place.
+                // The reader examines why the scan stopped when it reads this place again.
                 guard step == .entry else { return passed.start }
                 if scanner.entry.kind == .relation { relations.append(here) }
                 passed.add(scanner.entry)
@@ -187,13 +187,14 @@ extension EventLogReader {
         }
     }
 
-    /// Returns all segments, oldest first, as another process sees them; the last one up to its last whole transaction.
+    /// Returns the summaries of all segments, oldest first, as a process without the writer sees them. The last one
+    /// ends with its last whole transaction.
     public static func segments(in directory: any StorageDirectory) throws(EventLogError) -> [SegmentSummary] {
         let files = SegmentFiles(directory: directory)
         let sequences = try files.sequences()
         var summaries: [SegmentSummary] = []
         for sequence in sequences {
-            // Retention deleted the segment after it was listed.
+            // Retention deleted the segment after the files were listed.
             guard let (file, header) = try files.open(sequence) else { continue }
             summaries.append(
                 try files.map(of: file, header, sealed: sequence != sequences.last, keysOf: nil).summary)
@@ -201,8 +202,8 @@ extension EventLogReader {
         return summaries
     }
 
-    /// True if a segment may have this key. `scheme` is the first key scheme that records such keys. Without an index
-    /// of that scheme or a later one, the answer is true.
+    /// True if the segment may have entries with this key. `scheme` is the first key scheme that includes such keys. If
+    /// the segment has no index of that scheme or a later one, the result is true.
     public static func mayContain(
         _ key: UInt64, scheme: UInt32, segment: UInt64, in directory: any StorageDirectory
     ) throws(EventLogError) -> Bool {
@@ -212,8 +213,8 @@ extension EventLogReader {
         return map.filter.mayContain(key)
     }
 
-    /// Passes the payload of every schema entry to `visit`, with the header of its segment. If an index gives the
-    /// places of the entries, nothing else is read.
+    /// Passes the payload of every schema entry, with the header of its segment, to `visit`. If a segment has an index,
+    /// only its schema entries are read.
     public static func visitSchemas(
         in directory: any StorageDirectory, _ visit: (RawSpan, SegmentHeader) -> Void
     ) throws(EventLogError) {
@@ -237,7 +238,7 @@ extension EventLogReader {
         }
     }
 
-    /// Returns the payloads of the gaps with which epochs begin, oldest first, each with its epoch.
+    /// Returns the gaps with which epochs begin, oldest first: the epoch and the payload of the gap entry.
     public static func gaps(
         in directory: any StorageDirectory
     ) throws(EventLogError) -> [(epoch: UInt64, payload: [UInt8])] {

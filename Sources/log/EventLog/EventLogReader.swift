@@ -2,30 +2,31 @@ import Bytes
 import Diagnostics
 import System
 
-/// Starting point of a reader.
+/// Place in the log at which a reader starts.
 public enum EventLogStart: Sendable, Equatable {
     case oldest
-    /// The transaction that contains this change, from its first entry on; or the first entry after all smaller
+    /// The transaction that contains the change with this offset. If there is none, the first entry after all smaller
     /// offsets.
     case offset(UInt64)
-    /// The first transaction that takes the log to this LSN or beyond (in the newest epoch that begins before it).
+    /// The first transaction with which the log reaches this LSN, in the newest epoch that begins before it.
     case lsn(UInt64)
-    /// The first transaction with this time or a later one. Commit times are not in order, so earlier ones may follow.
+    /// The first transaction with this time (microseconds since 1970) or a later one. Commit times are not in order, so
+    /// entries with earlier times may follow.
     case time(Int64)
-    /// The end of the log: the reader shows only entries written from now on.
+    /// The end of the log. The reader shows only entries that are written later.
     case end
-    /// The first segment after the one with this number. For readers that cannot read the rest of that segment.
+    /// The first segment after the one with this number, for readers that cannot read the rest of that segment.
     case behindSegment(UInt64)
 }
 
-/// Facts of one entry: its header and its place in the log.
+/// Facts about one entry: its header and its place in the log.
 public struct EventLogEntry: Sendable, Equatable {
     public var header: EntryHeader
     public var epoch: UInt64
     public var segment: UInt64
-    /// Position of the entry in its segment.
+    /// Byte position of the entry in its segment.
     public var position: UInt64
-    /// True for a schema entry that lies before the requested start and is shown because later entries need it.
+    /// True for a schema entry from before the start, which the reader shows because later entries need it.
     public var precedesStart: Bool
 
     public var kind: EntryKind { header.kind }
@@ -36,47 +37,47 @@ public struct EventLogEntry: Sendable, Equatable {
     public var isContinued: Bool { header.isContinued }
 }
 
-/// Schema entries to show before the requested start.
+/// Schema entries that a reader shows before its start.
 private struct Prelude {
     var relations: ArraySlice<IndexPoint> = []
-    /// Point at which to continue after the schema entries.
+    /// Point at which the reader continues after the schema entries.
     var start: IndexPoint?
 }
 
-/// Reader that starts at a position and shows the entries from there on, in order. Old and live entries take the same
+/// Reader that shows the log's entries in order, from a start on. Old and new entries take the same path through the
 /// code.
 ///
-/// The reader shows whole transactions only. The reader first reads all parts of a transaction and then shows them, so
-/// that damage in the last part is found first. With the writer's `end`, the reader stops at the last durable entry.
-/// Without `end` (in another process, or without a writer), it stops at the last whole transaction in the files. The
-/// reader never writes. One thread uses it at a time.
+/// A reader shows whole transactions only. It reads all parts of a transaction before it shows the first, so that it
+/// finds damage in any part early. With the writer's `end`, it stops at the last durable entry. Without `end` (in
+/// another process, or if there is no writer), it stops at the last whole transaction in the files. A reader never
+/// writes. One thread uses it at a time.
 ///
-/// The reader keeps its place after an error. If the kernel refuses a read only for now, repeat the same call.
+/// After an error the reader keeps its place. If the kernel refused the read only for now, the caller repeats the call.
 public struct EventLogReader: ~Copyable, Sendable {
     let files: SegmentFiles
     let end: EventLogEnd?
-    /// Keys to look for. The reader skips sealed segments and stretches that certainly have none of them. Without keys,
-    /// the reader shows all entries.
+    /// Keys that are searched. The reader skips sealed segments and stretches that certainly have none of them. If
+    /// empty, the reader shows all entries.
     public private(set) var keys: [UInt64]
 
     var scanner: SegmentScanner
-    /// True if nothing more is written to the present segment.
+    /// True if nothing more is written to the current segment.
     var isSealed: Bool
-    /// End of the whole transactions found so far: every part of them was read.
+    /// Byte position up to which all parts of transactions have been read.
     var wholeEnd: UInt64
-    /// Position of unreadable bytes that were examined and found to be only an unfinished write.
+    /// Byte position of unreadable bytes that turned out to be only an unfinished write.
     var unfinishedAt: UInt64
     private var prelude: Prelude
-    /// Stretches of the present segment to read; nil if the segment is read whole.
+    /// Stretches of the current segment that must be read; nil if the whole segment is read.
     private var wanted: Optional<WantedStretches>
-    /// Position at which the reader next asks `wanted` for the next stretch.
+    /// Byte position at which the reader asks `wanted` for the next stretch.
     private var asksAt: UInt64
 
-    /// Entry at which the reader stands after `next`.
+    /// Entry that the last call of `next` has shown.
     public private(set) var entry: EventLogEntry
 
-    /// Opens the log at a place. With `matchingKey`, the reader skips segments and stretches that certainly do not have
-    /// the key. The reader also shows some entries around the key.
+    /// Opens the log at a place. If `key` is given, the reader skips segments and stretches that certainly do not have
+    /// the key. It also shows other entries near those with the key.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
         matchingKey key: UInt64? = nil
@@ -84,7 +85,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         try self.init(directory: directory, end: end, from: start, matchingAnyOf: key.map { [$0] } ?? [])
     }
 
-    /// Opens the log at a place and looks for several keys; one of them is enough. A segment that begins an epoch is
+    /// Opens the log at a place and searches entries that have any of these keys. A segment that begins an epoch is
     /// never skipped, because its gap concerns every reader.
     public init(
         directory: any StorageDirectory, end: EventLogEnd? = nil, from start: EventLogStart = .oldest,
@@ -98,7 +99,7 @@ public struct EventLogReader: ~Copyable, Sendable {
                 return
             } catch .outsideRetention(let oldest) {
                 // Retention may delete the oldest segment while it is being opened. A reader that asked for no
-                // particular entry then starts at the next segment.
+                // particular offset then starts at the next segment.
                 attempts -= 1
                 if case .offset = start { throw .outsideRetention(oldest: oldest) }
                 if attempts == 0 { throw .outsideRetention(oldest: oldest) }
@@ -141,10 +142,10 @@ public struct EventLogReader: ~Copyable, Sendable {
         get { scanner.payload }
     }
 
-    /// Header of the segment that `entry` lies in.
+    /// Header of the segment that contains `entry`.
     public var segmentHeader: SegmentHeader { scanner.header }
 
-    /// Returns another reader, which continues after the entry on which this reader stands.
+    /// Returns another reader that continues after the current entry.
     public func ahead() -> EventLogReader {
         var reader = EventLogReader(files, end, keys, scanner.file, scanner.header)
         reader.scanner.limit = scanner.limit
@@ -157,32 +158,33 @@ public struct EventLogReader: ~Copyable, Sendable {
         return reader
     }
 
-    /// Adds a key to look for, from the next stretch on.
+    /// Adds a key to search, from the next stretch on.
     public mutating func alsoMatch(_ key: UInt64) {
         if !keys.isEmpty, !keys.contains(key) { keys.append(key) }
     }
 
-    /// Position after the present entry, which a client stores and sends back to resume.
+    /// Position after the current entry. A client stores it and sends it back to resume.
     public var position: EventLogPosition {
         EventLogPosition(epoch: scanner.header.epoch, offset: (prelude.start ?? scanner.nextPoint).offset)
     }
 
-    /// Result of a step.
+    /// Result of a call of `next(passingOver:)`.
     public enum Step: Sendable {
         case entry
-        /// No next entry exists yet. The reader keeps its place; ask again later.
+        /// There is no next entry yet. The reader keeps its place; the caller asks again later.
         case none
         /// The reader skipped a sealed segment without showing any of its entries.
         case passedOver
     }
 
-    /// Moves to the next entry; returns false if there is none yet. The reader then keeps its place; ask again later.
+    /// Moves to the next entry. Returns false if there is none yet; the reader keeps its place, and the caller asks
+    /// again later.
     public mutating func next() throws(EventLogError) -> Bool {
         if case .entry = try step(passes: false, { _ in false }) { true } else { false }
     }
 
-    /// Moves to the next entry, and skips whole sealed segments for which `isUseless` returns true, one per call. It
-    /// never skips a segment that begins an epoch or that the reader has already begun.
+    /// Moves to the next entry, or skips one whole sealed segment for which `isUseless` returns true. It never skips a
+    /// segment that begins an epoch, or of which it has already read a part.
     public mutating func next(
         passingOver isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> Step {
@@ -230,7 +232,7 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// Reads the present transaction from its first part to its end, and returns to that part. If a part cannot be
+    /// Reads the current transaction from its first part to its end and returns to the first part. If a part cannot be
     /// read, the reader stays before the transaction.
     private mutating func requireWholeTransaction() throws(EventLogError) {
         let first = scanner.startOfEntry
@@ -271,14 +273,14 @@ public struct EventLogReader: ~Copyable, Sendable {
 
     // MARK: - End of the visible entries
 
-    /// Reads the end published by the writer; returns false if there is nothing new to read.
+    /// Reads the end that the writer has published. Returns false if there is nothing new to read.
     private mutating func noteLiveEnd() throws(EventLogError) -> Bool {
         try noteWhetherSealed()
         return isSealed || scanner.next < scanner.limit
     }
 
-    /// Records whether the segment is sealed. With `end` the writer says so; otherwise the existence of the next
-    /// segment does.
+    /// Finds out if the segment is sealed: with `end` from the writer, otherwise from the existence of the next
+    /// segment.
     private mutating func noteWhetherSealed() throws(EventLogError) {
         (isSealed, scanner.limit) = try extent(of: scanner.header.sequence)
     }
@@ -293,11 +295,12 @@ public struct EventLogReader: ~Copyable, Sendable {
         case none
         /// The transaction begins at the scanner's next entry.
         case ahead
-        /// The transaction is the one entry on which the scanner stands.
+        /// The transaction is a single entry, the scanner's current one.
         case here
     }
 
-    /// Looks for the next whole transaction in the files, without a writer's `end`: its last entry must be there.
+    /// Searches the next whole transaction in the files, if there is no writer's `end`. A transaction is whole if its
+    /// last entry can be read.
     private mutating func findWholeTransaction() throws(EventLogError) -> WholeTransaction {
         assert(end == nil && !isSealed, "only a reader without an end searches the segment that is being written")
         let start = scanner.nextPoint
@@ -315,8 +318,8 @@ public struct EventLogReader: ~Copyable, Sendable {
                 assert(wholeEnd > start.position, "a whole transaction ends behind its start")
                 if scanner.position == start.position { return .here }
                 scanner.move(to: start)
-                // The first parts may have been read before this transaction overwrote an abandoned one. The last part
-                // is there now, so all parts are.
+                // The buffered first parts may be those of an abandoned transaction, which this one has overwritten.
+                // The last part has been read, so all parts are in the file now.
                 scanner.refresh()
                 return .ahead
             }
@@ -328,27 +331,28 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// Decides at the end of the last visible segment: returns true if the segment is sealed by now, false if more may
-    /// come. Throws an error on damage.
+    /// Decides what to do at the end of the readable entries. Returns true if the segment has been sealed since, false
+    /// if more entries may follow. Throws if the segment is damaged.
     private mutating func isFinished(_ stop: UInt64, _ step: SegmentScanner.Step) throws(EventLogError) -> Bool {
         try noteWhetherSealed()
-        // Entries written between the last read and the sealing are still unread.
+        // Entries that were written between the last read and the sealing have not been read yet.
         if isSealed { return true }
         if step != .end, unfinishedAt != stop { try lookInto(stop) }
         guard try files.sequences().last ?? 0 > scanner.header.sequence else { return false }
-        // Later segments exist. The next one may have appeared after the check. If it is already deleted, this reader
-        // is too late.
+        // Later segments exist. The next one may have been created after the check above. If retention has already
+        // deleted it, this reader is too late.
         try noteWhetherSealed()
         if isSealed { return true }
         throw try Self.lost(files)
     }
 
-    /// Examines unreadable bytes: a write in progress, a torn tail that the next writer will cut, or damage.
+    /// Examines unreadable bytes. They are a write in progress, an unfinished write that the next writer cuts off, or
+    /// damage.
     private mutating func lookInto(_ stop: UInt64) throws(EventLogError) {
         let (file, header) = (scanner.file, scanner.header)
         let tail = try reading { () throws(SystemError) in try SegmentTail.of(file, header, after: stop) }
-        // A writer may have finished this write and later ones during the search. Only bytes that are still unreadable
-        // are damage.
+        // The writer may have finished this write and later ones during the search. The bytes are damaged only if they
+        // still cannot be read.
         if tail == .damaged, let finding = try stillUnreadable(stop) {
             throw files.damage(header.sequence, at: stop, finding)
         }
@@ -389,7 +393,7 @@ public struct EventLogReader: ~Copyable, Sendable {
             guard header.baseOffset == expected else {
                 throw files.damage(header.sequence, at: 32, "it does not go on where the segment before ends")
             }
-            // All calls that may fail come before the change of segment.
+            // All calls that can fail precede the change to the next segment.
             let extent = try extent(of: header.sequence)
             let isPassable = passes && header.epoch == epoch && extent.isSealed
             let uselessEnd = isPassable ? try uselessEnd(of: file, header, isUseless) : nil
@@ -412,18 +416,18 @@ public struct EventLogReader: ~Copyable, Sendable {
         }
     }
 
-    /// Returns the end of a sealed segment that is to be skipped; nil if it must be read.
+    /// Returns the end of a sealed segment that may be skipped; nil if the segment must be read.
     private func uselessEnd(
         of file: any StorageFile, _ header: SegmentHeader, _ isUseless: (SealedSegment) -> Bool
     ) throws(EventLogError) -> IndexPoint? {
         guard let map = files.sidecar(of: file, header) else { return nil }
         let outline = try reading { () throws(SystemError) in try SegmentOutlines.outline(map, file, header) }
-        // If any schema entry cannot be read, the segment itself has to be read.
+        // If a schema entry cannot be read, the segment itself must be read.
         guard outline.relations.count == map.relations.count, isUseless(SealedSegment(map, outline)) else { return nil }
         return map.summary.end
     }
 
-    /// True if the segment may begin with a gap, judged by the segment before.
+    /// True if this segment may begin an epoch, because the segment before it has another epoch or cannot be read.
     private func mayBeginEpoch() throws(EventLogError) -> Bool {
         guard scanner.header.sequence > 1 else { return false }
         do {
@@ -443,18 +447,19 @@ public struct EventLogReader: ~Copyable, Sendable {
         return nil
     }
 
-    /// Moves to the next stretch that may have a key; returns false if the reader already stands in such a stretch.
+    /// Moves to the next stretch that may have one of the keys. Returns false if the reader is already at such a
+    /// stretch.
     private mutating func passStretches() -> Bool {
         let detour = wanted?.detour(from: scanner.next, for: keys)
         asksAt = wanted?.nextQuestion ?? .max
         guard let detour else { return false }
         setPrelude(detour.relations, then: detour.point)
-        // Wanted stretches lie far apart, so little is read at each.
+        // Wanted stretches are far apart, so the reader reads only little at each.
         scanner.refresh()
         return true
     }
 
-    /// Returns the error for a missing segment: deleted by retention, or no log at all.
+    /// Returns the error for a missing segment: retention has deleted it, or there is no log.
     static func lost(_ files: SegmentFiles) throws(EventLogError) -> EventLogError {
         for sequence in try files.sequences() {
             if let (_, header) = try files.open(sequence) { return .outsideRetention(oldest: header.baseOffset) }

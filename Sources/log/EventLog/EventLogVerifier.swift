@@ -1,19 +1,19 @@
 import System
 
-/// Problem found in a log.
+/// Problem that was found in a log.
 public enum EventLogProblem: Sendable, Equatable {
-    /// Bytes behind the last whole transaction that were never confirmed to any reader or source: left by a crash, or
-    /// by a writer at work just now. The next start cuts them off, and so does `repair`.
+    /// Bytes after the last whole transaction that no reader or source was ever told of as durable. A crash left them,
+    /// or a running writer is writing them now. The next start of the hub, or `repair`, cuts them off.
     case tornTail(position: UInt64, bytes: UInt64)
-    /// Bytes that were durable and do not read back.
+    /// Bytes that were durable and cannot be read any more.
     case damaged(position: UInt64, finding: String)
-    /// The index beside a sealed segment is missing or wrong. The next start builds it again.
+    /// The index of a sealed segment is missing or wrong. The next start of the hub builds a missing one again.
     case badIndex
     case missingSegment
-    /// The segment does not begin where the one before ends.
+    /// The segment does not begin at the offset at which the previous one ends.
     case discontinuity(expected: UInt64, found: UInt64)
 
-    /// True if something that was durable is gone, or cannot be trusted.
+    /// True if something that was durable is lost or cannot be trusted.
     public var isDamage: Bool {
         switch self {
         case .tornTail, .badIndex: false
@@ -25,17 +25,18 @@ public enum EventLogProblem: Sendable, Equatable {
 public struct SegmentReport: Sendable, Equatable {
     public var sequence: UInt64
     public var path: String
-    /// Summary of the entries that read back; nil if not even the header does.
+    /// Summary of the entries that can be read; nil if the header cannot be read.
     public var summary: SegmentSummary?
     public var problems: [EventLogProblem] = []
 }
 
-/// Reads every checksum of a log. The verifier changes nothing and may run beside a writer.
+/// Verifier that checks every checksum of a log. It changes nothing and may run beside a writer.
 public enum EventLogVerifier {
+    /// Checks all segments and returns a report about each.
     ///
     /// - Parameters:
-    ///   - look: sees each entry that reads back, and the number of its segment.
-    ///   - progress: told of each segment that was read: how many by now, of how many.
+    ///   - look: receives the number of the segment, the header and the payload of each entry that can be read.
+    ///   - progress: receives, after each segment, the number of segments checked so far and the number of all.
     public static func verify(
         _ directory: any StorageDirectory, look: (UInt64, EntryHeader, RawSpan) -> Void = { _, _, _ in },
         progress: (Int, Int) -> Void = { _, _ in }
@@ -57,14 +58,15 @@ public enum EventLogVerifier {
         return reports
     }
 
-    /// Cuts off a torn tail, and nothing else. Takes the log's lock, so no writer may run.
+    /// Cuts off an unfinished write at the log's end, and changes nothing else. Takes the log's lock, so no writer may
+    /// be running.
     public static func repair(_ directory: any StorageDirectory) throws(EventLogError) -> EventLogRecovery {
         let files = SegmentFiles(directory: directory)
         guard let last = try files.sequences().last, let (_, header) = try files.open(last) else {
             throw .missing(path: directory.path)
         }
         var options = EventLogOptions(source: header.source)
-        // No room is reserved, because nothing will be written.
+        // No space is reserved, because nothing will be written.
         options.segmentBytes = 0
         var opening = LogOpening(directory: directory, options: options)
         let lock = try opening.takeLock()
@@ -73,7 +75,7 @@ public enum EventLogVerifier {
         return opening.report
     }
 
-    /// Returns a report of a missing segment: the first one of a row of missing segments.
+    /// Returns a report that a segment is missing. It stands for all missing segments up to the next existing one.
     private static func missing(_ sequence: UInt64, _ files: SegmentFiles) -> SegmentReport {
         SegmentReport(sequence: sequence, path: files.path(sequence), problems: [.missingSegment])
     }
@@ -88,7 +90,7 @@ public enum EventLogVerifier {
             report.problems.append(.damaged(position: damage.position, finding: damage.finding))
             return
         }
-        // Retention deleted the segment after the names were read.
+        // Retention deleted the segment after the files were listed.
         guard let (file, header) = opened else { return }
         let scan = try reading { () throws(SystemError) in try SegmentScan.of(file, header, look: look) }
         report.summary = scan.index.whole

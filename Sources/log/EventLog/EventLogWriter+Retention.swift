@@ -1,34 +1,36 @@
 import Glibc
 import System
 
-/// Clock that starts at the opening of the log and then counts monotonic time. A step of the wall clock does not change
-/// it.
+/// Clock that takes the wall clock's time when the log is opened, and then counts monotonic time. Setting the wall
+/// clock does not change it.
 struct SteadyClock: Sendable {
     private let wall: Int64
     private let began: UInt64
     private let monotonic: @Sendable () -> UInt64
 
-    /// - Parameter wall: microseconds since 1970, as the clock shows them now.
+    /// Creates the clock.
+    ///
+    /// - Parameter wall: the time that the wall clock shows now, in microseconds since 1970.
     init(wall: Int64, _ monotonic: @escaping @Sendable () -> UInt64) {
         self.wall = wall
         self.monotonic = monotonic
         began = monotonic()
     }
 
-    /// Present time in microseconds since 1970.
+    /// Current time of this clock, in microseconds since 1970.
     var now: Int64 { wall + Int64(clamping: (monotonic() - began) / 1000) }
 }
 
 extension EventLogWriter {
-    /// Deletes the oldest sealed segments that are too old or make the log too large, and returns them.
+    /// Deletes the oldest sealed segments that are too old or that make the log too large. Returns their summaries.
     ///
-    /// Deletes whole segments only, never the active one. Readers in a deleted segment get `outsideRetention` on their
-    /// next step.
+    /// Only whole segments are deleted, never the active one. A reader in a deleted segment gets `outsideRetention`
+    /// when it continues. `now` is in microseconds since 1970.
     @discardableResult
     public func enforceRetention(now: Int64) throws(EventLogFailure) -> [SegmentSummary] {
         var deleted: [SegmentSummary] = []
         guard let first = sealed.first, isExpired(first, now) else { return deleted }
-        // During an erasure no segment is deleted; the next call comes soon.
+        // While an erasure is running, no segment is deleted. The caller tries again soon.
         guard let alone = try? EventLogErasure.lock(directory) else { return deleted }
         defer { withExtendedLifetime(alone) {} }
         while let oldest = sealed.first, isExpired(oldest, now) {
@@ -37,8 +39,8 @@ extension EventLogWriter {
             sealedAt[oldest.sequence] = nil
             deleted.append(oldest)
         }
-        // If this sync fails, a power cut may bring the names back, at worst from the oldest on. The next call deletes
-        // them again.
+        // If this sync fails, a power failure may restore deleted files, beginning with the oldest. The next call
+        // deletes them again.
         if !deleted.isEmpty { try storage { () throws(SystemError) in try directory.sync() } }
         return deleted
     }
@@ -52,8 +54,8 @@ extension EventLogWriter {
         return sealedAt[segment.sequence] ?? latestTime(segment, steady) < steady - microseconds
     }
 
-    /// Returns the latest commit time of a segment. Commit times come from the database's clock. A time in the future
-    /// must not keep its segment until then, so the creation time of the next segment replaces it.
+    /// Returns the latest commit time in a segment. Commit times are those of the database's clock. If the time lies in
+    /// the future, the creation time of the next segment replaces it, so that the segment is not kept too long.
     private func latestTime(_ segment: SegmentSummary, _ now: Int64) -> Int64 {
         let latest = segment.isEmpty ? segment.header.created : segment.maximumTime
         guard latest > now, let next = segments.first(where: { $0.sequence == segment.sequence + 1 }) else {

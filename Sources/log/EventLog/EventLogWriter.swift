@@ -4,32 +4,33 @@ import System
 
 /// Writer of a durable, ordered log of entries with checksums.
 ///
-/// The writer never interprets entries. One thread uses the writer; readers follow `end` from any thread. Nothing is
-/// published before it is durable. A failing disk costs waiting time but no entries: see `flush`.
+/// The writer does not interpret entries. One thread uses it; readers on any thread follow `end`. Nothing is published
+/// before it is durable. If the disk fails, the caller has to wait but no entries are lost: see `flush`.
 public final class EventLogWriter {
     public let options: EventLogOptions
-    /// Present source of the entries; only `beginEpoch` changes it.
+    /// Current source of the entries. Only `beginEpoch` changes it.
     public private(set) var source: UInt64
     /// Durable end of the log, which readers in this process follow.
     public let end: EventLogEnd
-    /// Findings from the opening of the log.
+    /// Findings from opening the log.
     public let recovery: EventLogRecovery
 
     let directory: any StorageDirectory
     private let lock: any StorageLock
+    /// Summaries of the sealed segments, oldest first.
     var sealed: [SegmentSummary]
     private var active: ActiveSegment
     private var spare: SpareSegment?
-    /// Start of the present segment, on the monotonic clock.
+    /// Time at which the current segment was begun, as monotonic time in nanoseconds.
     private var segmentBegan: UInt64
-    /// Clock that is independent of steps of the wall clock; nil without a monotonic clock.
+    /// Clock that does not follow changes of the wall clock; nil if there is no monotonic clock.
     let steadyClock: SteadyClock?
-    /// Times at which this process sealed segments, by `steadyClock`.
+    /// Times of `steadyClock` at which this process sealed segments, by their numbers.
     var sealedAt: [UInt64: Int64] = [:]
-    /// True while a rename may not be durable yet.
+    /// True while a renamed file's name may not be durable yet.
     private var directoryNeedsSync = false
 
-    /// Opens the log in the directory, or creates one. Holds the directory's lock for the writer's whole life.
+    /// Opens the log in the directory, or creates one. The writer holds the directory's lock for as long as it exists.
     public init(directory: any StorageDirectory, options: EventLogOptions) throws(EventLogError) {
         var opening = LogOpening(directory: directory, options: options)
         lock = try opening.takeLock()
@@ -57,7 +58,7 @@ public final class EventLogWriter {
 
     /// LSN of the last whole durable transaction. The source may discard everything up to it.
     public var durableLSN: UInt64 { end.state.lsn }
-    /// LSN of the last appended entry, durable or not.
+    /// LSN of the last appended entry, whether durable or not.
     public var appendedLSN: UInt64 { active.index.all.lastLSN }
     /// Offset of the next change.
     public var nextOffset: UInt64 { active.index.all.endOffset }
@@ -66,19 +67,19 @@ public final class EventLogWriter {
     /// Number of appended bytes that are not durable yet.
     public var pendingBytes: Int { active.pendingBytes }
     public var isInsideTransaction: Bool { active.isInsideTransaction }
-    /// True if the present segment has no entries yet, so its schema entries are still to be written.
+    /// True if the current segment has no entries yet, so that schemas must be written to it.
     public var isAtSegmentStart: Bool { active.index.all.isEmpty }
 
-    /// All segments, oldest first. The numbers of the last one cover only its durable part.
+    /// Summaries of all segments, oldest first. That of the active one covers only its durable part.
     public var segments: [SegmentSummary] { sealed + [active.published] }
 
     // MARK: - Appending
 
-    /// Adds one entry to memory and returns the offset of its first change.
+    /// Adds an entry in memory. Returns the offset of its first change.
     ///
-    /// `continued` means that the transaction goes on in the next entry. Readers see no part of a transaction before
-    /// its last part is durable. If memory is full, its content is first made durable; if that fails, the entry is not
-    /// added.
+    /// If `continued` is true, the transaction continues in the next entry. Readers see no part of a transaction before
+    /// its last part is durable. If the memory is full, its content is made durable first; if that fails, the entry is
+    /// not added.
     @discardableResult
     public func append(
         kind: EntryKind, continued: Bool = false, changeCount: UInt32 = 0, lsn: UInt64, time: Int64,
@@ -102,7 +103,7 @@ public final class EventLogWriter {
             keys: Span())
     }
 
-    // With `inout`, the class's exclusivity check runs once per entry, not once per field.
+    // As an `inout` argument, the segment is checked for exclusive access once for each entry, not for each field.
     private static func append(
         to active: inout ActiveSegment, _ wanted: EntryHeader, payload: RawSpan, keys: Span<UInt64>
     ) throws(EventLogFailure) -> UInt64 {
@@ -120,15 +121,15 @@ public final class EventLogWriter {
         return entry.offset
     }
 
-    /// Marks that the keys of the next appended entry are unknown. The segment then may hold any key.
+    /// Records that the keys of the next entry are unknown, so that the segment's index matches every key.
     public func giveUpKeys() { active.giveUpKeys() }
 
     /// Makes all appended entries durable with one write and one sync, and publishes the whole transactions among them.
     ///
-    /// After a failure (full disk, failed sync), nothing was published and nothing is lost: the entries are still in
+    /// After a failure (such as a full disk), nothing was published and nothing is lost. The entries are still in
     /// memory, and the next call writes all of them again.
     public func flush() throws(EventLogFailure) {
-        // Data in a segment is not durable while a power cut could still remove the segment's name.
+        // Data in a segment are not durable while a power failure could still remove the segment's name.
         if directoryNeedsSync {
             try storage { () throws(SystemError) in try directory.sync() }
             directoryNeedsSync = false
@@ -139,7 +140,8 @@ public final class EventLogWriter {
         if spare == nil, active.end > options.segmentBytes / 2 { prepareSpare() }
     }
 
-    /// Removes the parts of a transaction whose end will not come, because the connection to the source was lost.
+    /// Removes the parts of an unfinished transaction whose rest will not arrive, because the connection to the source
+    /// was lost.
     public func abandonTransaction() {
         guard active.isInsideTransaction else { return }
         active.abandonTransaction()
@@ -147,14 +149,14 @@ public final class EventLogWriter {
 
     // MARK: - Segments
 
-    /// True if an entry of this size (with the rest of its transaction) should begin a new segment.
+    /// True if an entry with a payload of this size (and the rest of its transaction) should begin a new segment.
     public func willRoll(adding bytes: Int) -> Bool {
         !active.isInsideTransaction && !active.index.all.isEmpty
             && active.end + UInt64(bytes + EntryHeader.byteCount) > options.segmentBytes
     }
 
-    /// Seals the segment and begins the next one if `willRoll` says so; then the caller writes its schema entries
-    /// again. After an error, the present segment is still the active one.
+    /// Seals the segment and begins the next one if `willRoll` is true. If the method returns true, the caller must
+    /// write schemas again. After an error, the same segment is still active.
     @discardableResult
     public func rollIfNeeded(adding bytes: Int) throws(EventLogFailure) -> Bool {
         guard willRoll(adding: bytes) else { return false }
@@ -162,18 +164,19 @@ public final class EventLogWriter {
         return true
     }
 
+    /// Seals the segment and begins the next one.
     public func roll() throws(EventLogFailure) {
         precondition(!active.isInsideTransaction, "a transaction does not span segments")
         let last = active.index.whole
         try replaceActive(epoch: last.epoch, baseLSN: last.lastLSN, firstEntry: nil)
     }
 
-    /// Begins a new epoch with a gap entry, because changes were lost or the source went back or was replaced. An epoch
-    /// never begins without a gap, and a gap always begins an epoch. Offsets continue; the LSN may go back. Parts of an
-    /// unfinished transaction are dropped.
+    /// Begins a new epoch with a gap entry, because changes were lost, or the source went back or was replaced. An
+    /// epoch always begins with a gap, and a gap always begins an epoch. Offsets continue; the LSN may be lower than
+    /// before. Parts of an unfinished transaction are removed.
     ///
-    /// After an error, nothing has changed; repeat the call. On return, the epoch has begun. The method itself tries a
-    /// flush; the next `flush` that succeeds makes the epoch durable and publishes it.
+    /// After an error nothing has changed, and the caller repeats the call. After a return, the epoch has begun. It
+    /// becomes durable and is published with the next successful `flush`; the method itself tries one.
     public func beginEpoch(
         source newSource: UInt64? = nil, lsn: UInt64, time: Int64, payload: RawSpan
     ) throws(EventLogFailure) {
@@ -187,7 +190,7 @@ public final class EventLogWriter {
         do {
             try replaceActive(epoch: epoch, baseLSN: lsn, firstEntry: FirstEntry(time: time, payload: entry))
         } catch {
-            // Nothing has changed unless the new segment already exists.
+            // Nothing has changed unless the new segment exists already.
             if self.epoch != epoch { source = before }
             throw error
         }
@@ -211,7 +214,7 @@ public final class EventLogWriter {
         spare = nil
         let made = try SegmentMaker(directory: directory, bytes: options.segmentBytes)
             .make(header, on: ready, gap: firstEntry)
-        // After the rename there is no way back: the next segment exists, durable or not.
+        // After the rename, the next segment exists, durable or not, so it must become the active one.
         directoryNeedsSync = true
         var summary = last
         summary.isSealed = true
@@ -223,7 +226,7 @@ public final class EventLogWriter {
         try? flush()
     }
 
-    /// Writes the segment's index files, then cuts the segment to its size. The call can be repeated after a failure.
+    /// Writes the segment's index and truncates the file to its used size. The call can be repeated after a failure.
     private func seal() throws(EventLogFailure) {
         let map = active.index.map(sealed: true, keyScheme: options.keyScheme)
         do {
@@ -234,7 +237,7 @@ public final class EventLogWriter {
     }
 
     /// Starts to prepare the next segment. `flush` calls it when half of the segment is full, so an idle log needs no
-    /// spare. The time for that half shows whether the disk has time for zeros.
+    /// spare. How long that half took shows if the disk has time to write zeros.
     private func prepareSpare() {
         guard options.preparesSegments else { return }
         assert(spare == nil, "one spare is prepared at a time")

@@ -1,15 +1,15 @@
 import Diagnostics
 
-/// Bloom filter over key hashes, with the answers "certainly not" and "perhaps".
+/// Bloom filter over the hashes of keys. It answers "certainly not" or "perhaps".
 ///
-/// All bits of a key lie in one block of 512 bits, so that a question touches one cache line. With ten bits per key,
-/// the filter wrongly answers "perhaps" for about one key in a hundred.
+/// All bits of a key are in one block of 512 bits, so that a lookup reads one cache line. With ten bits for each key,
+/// about one absent key in a hundred is answered "perhaps".
 struct KeyFilter: Sendable, Equatable {
     static let bitsPerKey = 10
     static let bitsSetPerKey = 7
     static let wordsPerBlock = 8
 
-    /// Whole blocks; if empty, the filter answers "perhaps" to every key.
+    /// Words of all blocks. If empty, the filter answers "perhaps" for every key.
     private(set) var words: [UInt64]
 
     static let everything = KeyFilter(words: [])
@@ -46,7 +46,7 @@ struct KeyFilter: Sendable, Equatable {
     }
 
     private func block(of key: UInt64) -> Int {
-        // The upper half of the product spreads keys evenly over any number of blocks.
+        // The upper half of the product distributes keys evenly among any number of blocks.
         let spread = (key &* 0x9e37_79b9_7f4a_7c15).multipliedFullWidth(by: UInt64(words.count / Self.wordsPerBlock))
         let block = Int(spread.high) * Self.wordsPerBlock
         assert(block + Self.wordsPerBlock <= words.count, "every block lies within the filter")
@@ -60,7 +60,7 @@ struct KeyFilter: Sendable, Equatable {
     }
 }
 
-/// Collector of the keys of a segment that is being written. Above a limit, the collector drops all keys, and its
+/// Collector of the keys in a segment that is being written. If there are too many, it discards all of them, and its
 /// filter matches every key.
 struct KeyCollector: Sendable {
     struct Mark: Sendable {
@@ -88,8 +88,8 @@ struct KeyCollector: Sendable {
     }
 
     mutating func returnTo(_ mark: Mark) {
-        // Keys that were dropped within an abandoned transaction are lost. The filter stays correct but matches every
-        // key.
+        // If keys were discarded during an abandoned transaction, they are lost. The filter is still correct but
+        // matches every key.
         guard !isOverfull else { return }
         assert(!mark.isOverfull && mark.count <= keys.count, "keys that were dropped do not come back")
         keys.removeSubrange(mark.count...)
@@ -99,8 +99,8 @@ struct KeyCollector: Sendable {
 
     func filter() -> KeyFilter { isOverfull ? .everything : KeyFilter(of: keys) }
 
-    /// Returns filters for the stretches of the segment. `starts` gives, for each stretch, the number of keys before
-    /// it.
+    /// Returns a filter for each stretch of the segment; nil if the keys were discarded. `starts` has the number of
+    /// keys before each stretch.
     func stretches(from starts: [Int]) -> KeyStretches? {
         isOverfull ? nil : KeyStretches(of: keys, from: starts)
     }

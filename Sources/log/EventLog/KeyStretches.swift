@@ -2,17 +2,21 @@ import Bytes
 import Diagnostics
 import System
 
-/// Filters that say which keys each stretch of a sealed segment may have. A stretch is the part between two points of
-/// the segment's index. A search for one row then reads only a little of each segment that has the row.
+/// Filters that tell which keys each stretch of a sealed segment may have. A stretch is the part between two points of
+/// the segment's index. With the filters, a search for one row reads only a small part of each segment that has the
+/// row.
 ///
-/// The filters are a file beside the segment's index. The file is optional: a reader ignores a file with any error.
+/// The filters are stored in a file beside the segment. The file is optional: if it is missing or invalid, readers
+/// ignore it.
 ///
 ///     "TWKEYS01"  u32 header checksum of its segment  u32 number of stretches  u32 blocks of each filter
 ///     filter words  u32 CRC-32C of all before
 struct KeyStretches: Sendable, Equatable {
     private(set) var filters: [KeyFilter]
 
-    /// - Parameter starts: how many of the keys come before each stretch.
+    /// Creates the filters.
+    ///
+    /// - Parameter starts: the number of keys before each stretch.
     init(of keys: [UInt64], from starts: [Int]) {
         assert(starts.allSatisfy { $0 <= keys.count }, "a stretch begins among the keys, or behind them")
         filters = starts.indices.map { place in
@@ -21,7 +25,8 @@ struct KeyStretches: Sendable, Equatable {
         }
     }
 
-    /// Returns the first stretch from `start` on that may have one of the keys; the number of stretches if none may.
+    /// Returns the index of the first stretch from `start` on that may have one of the keys. If there is none, returns
+    /// the number of stretches.
     func first(from start: Int, havingAnyOf keys: [UInt64]) -> Int {
         filters.indices[start...].first { keys.contains(where: filters[$0].mayContain) } ?? filters.count
     }
@@ -42,7 +47,7 @@ extension KeyStretches {
         writer.append(little: checksum)
     }
 
-    /// Decodes the bytes; returns nil unless they are whole and belong to this segment with this number of stretches.
+    /// Decodes the filters. Nil unless the bytes are complete and belong to this segment with this number of stretches.
     static func decode(_ bytes: RawSpan, of header: SegmentHeader, stretches: Int) -> KeyStretches? {
         guard bytes.byteCount > 4 else { return nil }
         let content = bytes.extracting(0..<bytes.byteCount - 4)
@@ -72,7 +77,8 @@ extension KeyStretches {
 }
 
 extension SegmentMap {
-    /// Writes the files beside a sealed segment, the index last: without an index no reader asks for the other file.
+    /// Writes the index files of a sealed segment. The index itself is the last, because readers look for the other
+    /// file only if there is an index.
     func write(to directory: any StorageDirectory) throws(SystemError) {
         assert(summary.isSealed, "only a sealed segment has an index beside it")
         var bytes = ByteWriter(capacity: 4096)
@@ -95,7 +101,7 @@ extension SegmentMap {
 }
 
 extension SegmentFiles {
-    /// Returns the key filters of a sealed segment's stretches; nil if they are not known.
+    /// Returns the filters of a sealed segment's stretches; nil if they are missing or invalid.
     func stretches(of map: SegmentMap) -> KeyStretches? {
         let header = map.summary.header
         guard
@@ -114,13 +120,14 @@ struct WantedStretches: Sendable {
     /// Key filter of the whole segment.
     private let filter: KeyFilter
     private let stretches: KeyStretches
-    /// True if the first stretch is read whatever keys it has, because an epoch may begin there.
+    /// True if the first stretch must be read whichever keys it has, because an epoch may begin there.
     private let readsFirst: Bool
-    /// Requested keys that the segment may have. A stretch can match another key only by a false positive, and with
-    /// many stretches some would.
+    /// Searched keys that the segment may have. A stretch could match another key only by a false positive, which among
+    /// many stretches would happen.
     private var likely: [UInt64] = []
+    /// Number of searched keys that have been checked against the segment's filter.
     private var asked = 0
-    /// Index of the next stretch to begin after the position of the last question.
+    /// Index of the first stretch that begins after the position of the last call.
     private var next = 0
 
     init(_ map: SegmentMap, _ stretches: KeyStretches, readsFirst: Bool) {
@@ -133,8 +140,8 @@ struct WantedStretches: Sendable {
         self.readsFirst = readsFirst
     }
 
-    /// Returns the next point to read, for a position between two entries, and the schema entries skipped on the way.
-    /// Returns nil if the reader should read on at that position. `keys` must begin with the keys of earlier calls.
+    /// Returns the point at which the reader must continue, and the schema entries that it skips. Nil if the reader
+    /// should read on at `position`, which is between two entries. `keys` must begin with the keys of earlier calls.
     mutating func detour(
         from position: UInt64, for keys: [UInt64]
     ) -> (point: IndexPoint, relations: [IndexPoint])? {
@@ -147,12 +154,12 @@ struct WantedStretches: Sendable {
         assert((next...points.count).contains(wanted), "a detour leads forward")
         defer { next = wanted + 1 }
         guard wanted > next else { return nil }
-        // Behind the last stretch there is nothing more to show.
+        // After the last stretch, the segment has nothing more to show.
         guard wanted < points.count else { return (end, []) }
         let passed = position..<points[wanted].position
         return (points[wanted], relations.filter { passed.contains($0.position) })
     }
 
-    /// First position at which the reader needs to ask again.
+    /// Position at which the reader must call `detour` again.
     var nextQuestion: UInt64 { next < points.count ? points[next].position : .max }
 }

@@ -2,21 +2,21 @@ import Bytes
 import Diagnostics
 import System
 
-/// Reader that goes backwards from a position: the newest segment first, and in each segment the last stretch first. A
-/// stretch consists of whole transactions, and its entries come in their order.
+/// Reader that goes backwards from a position: from segment to older segment, and in each segment from its last stretch
+/// to its first. A stretch consists of whole transactions, and its entries are shown in their order.
 ///
-/// It is for searches for the latest entry on a subject, which is usually near the end. One thread uses it.
+/// It serves searches for the newest entry about something, which is usually near the end. One thread uses it.
 public struct LogLookback: ~Copyable {
     private let outlines: SegmentOutlines
     private var outline: SegmentOutline
     private var scanner: SegmentScanner
-    /// Start of the stretch entered last. Nothing before this position has been shown.
+    /// Byte position at which the current stretch begins. No entry before it has been shown.
     private var start: UInt64
-    /// Number of bytes read from files so far.
+    /// Number of bytes that were read from files so far.
     public private(set) var bytesRead: UInt64
 
-    /// Prepares to read everything before `end`, a position in the segment at which an entry ends. The bytes before it
-    /// must be durable.
+    /// Prepares to read everything before `end`, the position in the segment at which an entry ends. The bytes before
+    /// it must be durable.
     public init(
         _ outlines: SegmentOutlines, segment: UInt64, before end: UInt64
     ) throws(EventLogError) {
@@ -34,7 +34,7 @@ public struct LogLookback: ~Copyable {
 
     public var segment: SegmentHeader { scanner.header }
 
-    /// Moves to the previous segment; returns false if there is none.
+    /// Moves to the previous segment. Returns false if there is none.
     public mutating func enterOlderSegment() throws(EventLogError) -> Bool {
         guard segment.sequence > 1, let (file, header) = try outlines.files.open(segment.sequence - 1) else {
             return false
@@ -45,13 +45,15 @@ public struct LogLookback: ~Copyable {
         return true
     }
 
-    /// True if the segment may have this key.
+    /// True if the segment may have entries with this key.
     public func mayContain(_ key: UInt64) -> Bool { outline.filter.mayContain(key) }
 
-    /// Payloads of the schema entries in the visible part of the segment: all that the rows in it need.
+    /// Payloads of the schema entries in the described part of the segment. All rows of that part have one of these
+    /// schemas.
     public var relations: [[UInt8]] { outline.relations }
 
-    /// Enters the stretch before the current one, or the last one of the segment; returns false if there is none.
+    /// Moves to the stretch before the current one; at first, to the last one of the segment. Returns false if there is
+    /// none.
     public mutating func enterStretch() -> Bool {
         let end = start
         guard let first = outline.points.first, first.position < end else { return false }
@@ -64,7 +66,7 @@ public struct LogLookback: ~Copyable {
         return true
     }
 
-    /// Moves to the next entry of the stretch; returns false at the end of the stretch.
+    /// Moves to the next entry of the stretch. Returns false at its end.
     public mutating func next() throws(EventLogError) -> Bool {
         switch try reading({ () throws(SystemError) in try scanner.step() }) {
         case .entry: return true
@@ -74,7 +76,7 @@ public struct LogLookback: ~Copyable {
     }
 
     public var entry: EntryHeader { scanner.entry }
-    /// Position at which the entry begins.
+    /// Byte position at which the entry begins in its segment.
     public var position: UInt64 { scanner.position }
 
     public var payload: RawSpan {

@@ -3,7 +3,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// Opens a log for writing: checks the existing files and removes the leftovers of a crash.
+/// Opening of a log for writing. It checks the existing files and removes what a crash left.
 struct LogOpening {
     let directory: any StorageDirectory
     let options: EventLogOptions
@@ -35,8 +35,8 @@ struct LogOpening {
         return try recover(last)
     }
 
-    /// Completes an unfinished erasure. A full disk must not keep the log from opening: then the plan waits for the
-    /// next start.
+    /// Finishes an interrupted erasure. If the disk is full, the log is opened all the same, and the next start
+    /// finishes the plan.
     private mutating func finishErasure() throws(EventLogError) {
         do throws(EventLogError) {
             let alone = try lockErasure()
@@ -50,7 +50,8 @@ struct LogOpening {
         }
     }
 
-    /// Takes the lock of erasures. The process of a hub that was killed may hold it for a moment longer.
+    /// Takes the lock for erasures. A hub that was just killed may hold it a moment longer, so the method tries for a
+    /// while.
     private func lockErasure() throws(EventLogError) -> any StorageLock {
         let deadline = Clock.monotonicNanoseconds() + Limits.erasureLockPatience.wholeNanoseconds
         while true {
@@ -75,8 +76,8 @@ struct LogOpening {
         return made
     }
 
-    /// Removes unfinished spares, erasure files without a plan, indexes without a segment, and the index of an unsealed
-    /// segment.
+    /// Removes unfinished spare segments, erasure files without a plan, indexes without a segment, and the index of a
+    /// segment that is not sealed.
     private func removeLeftovers(_ sequences: [UInt64], _ last: UInt64) throws(SystemError) {
         let kept = Set(sequences.dropLast())
         for name in try directory.names() {
@@ -84,7 +85,7 @@ struct LogOpening {
             let isLeft = [LogFile.spare, LogFile.unfinishedErasure, LogFile.erasedSegment].contains(name)
             if isLeft || isOrphan { try directory.remove(name) }
         }
-        // Also makes the last segment's own name durable, if a crash prevented that.
+        // The sync also makes the name of the last segment durable, in case a crash prevented that.
         try directory.sync()
     }
 
@@ -119,12 +120,12 @@ struct LogOpening {
             throw files.damage(sequence, at: scan.stoppedAt, scan.finding.words)
         }
         let map = scan.index.map(sealed: true, keyScheme: options.keyScheme)
-        // The index only speeds up the next start: a full disk must not keep the log from opening.
+        // The index only makes the next start faster, so a full disk does not prevent opening the log.
         try? map.write(to: directory)
         return map.summary
     }
 
-    /// Finds the end of the last whole transaction and removes everything behind it from the file.
+    /// Finds the end of the last whole transaction and removes everything after it from the file.
     mutating func recover(_ sequence: UInt64) throws(EventLogError) -> (any StorageFile, SegmentIndex) {
         let (file, header) = try openOwn(sequence)
         try checkSource(header)
@@ -150,17 +151,17 @@ struct LogOpening {
         return (file, index)
     }
 
-    /// Makes the kept bytes durable and sets the rest to zero.
+    /// Makes the kept bytes durable and overwrites the rest with zeros.
     private func settle(
         _ file: any StorageFile, _ end: UInt64, vouched: UInt64, writtenEnd: UInt64
     ) throws(SystemError) {
-        // Bytes that no later entry vouches for may exist in memory only. A sync that failed before the crash can have
-        // left their pages marked as written. Therefore these bytes are written again, not only synced.
+        // If no later entry shows that bytes were durable, they may exist in memory only: a failed sync before the
+        // crash can have marked their pages as written. So they are written again, not only synced.
         try rewrite(file, from: max(vouched, UInt64(SegmentHeader.byteCount)), to: end)
-        // No old bytes may lie behind the end: a later entry could end where one of them begins.
+        // No old bytes may be left after the end, because a later entry could end exactly where one of them begins.
         try file.writeZeros(from: end, to: writtenEnd)
         try file.sync()
-        // Reserves room again, as before the crash. Without it, the file grows by itself.
+        // Space is reserved again as before the crash. If that fails, the file grows when it is written.
         if try file.size() < options.segmentBytes { try? file.reserve(options.segmentBytes) }
     }
 
@@ -178,7 +179,7 @@ struct LogOpening {
 }
 
 extension SegmentScanner.Step {
-    /// Phrase for messages about a place that should have held an entry.
+    /// Phrase for messages about a place where an entry was expected.
     var words: String {
         switch self {
         case .entry: "an entry"

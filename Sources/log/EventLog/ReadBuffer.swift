@@ -1,15 +1,15 @@
 import System
 
-/// Buffer that holds one piece of a file and is reused for the next piece.
+/// Buffer that holds one piece of a file at a time.
 ///
-/// Files are read, not mapped: a mapped file that is truncated kills the process that touches it.
+/// Files are read, not mapped: if a mapped file is truncated, a process that accesses the missing part is killed.
 @safe
 struct ReadBuffer: ~Copyable, @unchecked Sendable {
-    // The only pointer to this memory: the owner of the buffer owns the bytes.
+    // This is the only pointer to the memory, so the owner of the buffer owns the bytes.
     private var base: UnsafeMutableRawPointer
     private var capacity: Int
     private let usualCapacity: Int
-    /// Position of the first byte in the file.
+    /// Position in the file of the first buffered byte.
     private var start: UInt64 = 0
     private var filled = 0
 
@@ -35,16 +35,17 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
 
     mutating func forget() { filled = 0 }
 
+    /// True if the buffer has `count` bytes from `position` on.
     func holds(_ count: Int, at position: UInt64) -> Bool {
         position >= start && position + UInt64(count) <= start + UInt64(filled)
     }
 
-    /// Returns the number of bytes that the buffer holds from `position` on.
+    /// Returns the number of bytes that the buffer has from `position` on.
     func available(at position: UInt64) -> Int {
         position >= start && position <= start + UInt64(filled) ? Int(start + UInt64(filled) - position) : 0
     }
 
-    /// Reads from `position` on: `wanted` bytes, or as many as the file has, but never beyond `limit`.
+    /// Reads from `position` on: `wanted` bytes, or fewer if the file ends earlier, but never beyond `limit`.
     mutating func fill(
         from file: any StorageFile, at position: UInt64, wanted: Int, limit: UInt64
     ) throws(SystemError) {
@@ -62,7 +63,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
         filled = unsafe try file.read(into: UnsafeMutableRawBufferPointer(start: base, count: count), at: position)
     }
 
-    /// Returns bytes that the buffer holds. The caller checks with `holds` first.
+    /// Returns bytes of the buffer. The caller must have checked with `holds` that they are there.
     @_lifetime(borrow self)
     func bytes(_ count: Int, at position: UInt64) -> RawSpan {
         precondition(holds(count, at: position), "only bytes that were read can be looked at")
@@ -71,7 +72,7 @@ struct ReadBuffer: ~Copyable, @unchecked Sendable {
         return unsafe _overrideLifetime(span, borrowing: self)
     }
 
-    /// Returns the header of an entry at this position, if there is one. The checksum is not checked.
+    /// Returns the header of the entry at this position, if there is one. The checksum is not checked.
     @inline(__always)
     func sighting(at position: UInt64) -> EntryHeader.Sighting {
         precondition(holds(EntryHeader.byteCount, at: position), "only bytes that were read can be looked at")

@@ -1,4 +1,4 @@
-/// Facts from the index of a sealed segment, by which a reader may skip the segment.
+/// Facts from the index of a sealed segment. With them a reader decides if it can skip the segment.
 public struct SealedSegment {
     /// Kinds of entries in the segment.
     public let kinds: EntryKinds
@@ -13,6 +13,6 @@ public struct SealedSegment {
     /// Payloads of the segment's schema entries. Every change in the segment has one of these schemas.
     public var relations: [[UInt8]] { outline.relations }
 
-    /// True if the segment may have this key.
+    /// True if the segment may have entries with this key.
     public func mayContain(_ key: UInt64) -> Bool { outline.filter.mayContain(key) }
 }

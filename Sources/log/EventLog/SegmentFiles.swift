@@ -3,12 +3,12 @@ import Diagnostics
 import Glibc
 import System
 
-/// The log's files in their directory. All members only read, so any process may use them at any time.
+/// Files of the log in their directory. All members only read, so any process may use them at any time.
 struct SegmentFiles: Sendable {
     let directory: any StorageDirectory
 
-    /// Returns the numbers of all segments, in order. While a writer begins a segment, a directory listing may show the
-    /// new segment but not the one before. Therefore a list with a hole is read again.
+    /// Returns the numbers of all segments in ascending order. While the writer begins a segment, a directory listing
+    /// may show the new segment but not the one before it. So a list with a hole is read again.
     func sequences() throws(EventLogError) -> [UInt64] {
         var sequences = try listed()
         for _ in 0..<2 where zip(sequences, sequences.dropFirst()).contains(where: { $1 != $0 + 1 }) {
@@ -22,7 +22,7 @@ struct SegmentFiles: Sendable {
         return names.compactMap(LogFile.sequence(ofSegment:)).sorted()
     }
 
-    /// Throws an error if a segment's number is missing between two others: such a log is damaged.
+    /// Throws if the number of a segment is missing between two others, because the log is then damaged.
     func requireUnbroken(_ sequences: [UInt64]) throws(EventLogError) {
         for (earlier, later) in zip(sequences, sequences.dropFirst()) where later != earlier + 1 {
             throw .damaged(
@@ -36,7 +36,7 @@ struct SegmentFiles: Sendable {
         .damaged(EventLogDamage(path: path(sequence), position: position, finding: finding, segment: sequence))
     }
 
-    /// Opens the segment with this number; returns nil if there is none.
+    /// Opens the segment with this number; nil if it does not exist.
     func open(
         _ sequence: UInt64, for access: StorageAccess = .reading
     ) throws(EventLogError) -> (file: any StorageFile, header: SegmentHeader)? {
@@ -63,7 +63,7 @@ struct SegmentFiles: Sendable {
         return (file, header)
     }
 
-    /// Returns the format version that a segment names; nil if the file is no segment.
+    /// Returns the format version that a file states; nil if the file is not a segment.
     private static func format(of file: any StorageFile) throws(SystemError) -> UInt32? {
         var buffer = ReadBuffer(capacity: SegmentHeader.byteCount)
         try buffer.fill(from: file, at: 0, wanted: SegmentHeader.byteCount, limit: .max)
@@ -78,7 +78,7 @@ struct SegmentFiles: Sendable {
         return SegmentHeader.decode(buffer.bytes(SegmentHeader.byteCount, at: 0))
     }
 
-    /// Reads the index of a sealed segment from its sidecar; nil if the sidecar is missing or invalid.
+    /// Reads the index of a sealed segment from its index file (sidecar); nil if the file is missing or invalid.
     func sidecar(of file: any StorageFile, _ header: SegmentHeader) -> SegmentMap? {
         guard let size = try? file.size(),
             let bytes = try? contents(
@@ -87,7 +87,7 @@ struct SegmentFiles: Sendable {
         return Sidecar.decode(bytes.bytes, of: header, segmentBytes: size)
     }
 
-    /// Returns the index of a segment: from its sidecar or, without a valid one, from its entries up to `limit`.
+    /// Returns the index of a segment, from its index file if that is valid, otherwise from its entries up to `limit`.
     func map(
         of file: any StorageFile, _ header: SegmentHeader, sealed: Bool, limit: UInt64 = .max, keysOf: EventLogKeys?
     ) throws(EventLogError) -> SegmentMap {

@@ -1,13 +1,14 @@
 import Diagnostics
 
-/// Place in a segment at which a transaction's first entry begins, with limits for all entries before it.
+/// Place in a segment at which a transaction begins, with bounds for all entries before it.
 public struct IndexPoint: Sendable, Equatable {
+    /// Byte position in the segment.
     public var position: UInt64
-    /// Offset of the next change; all earlier ones are smaller.
+    /// Offset of the next change. All earlier changes have smaller offsets.
     public var offset: UInt64
-    /// Highest LSN that any earlier entry can have.
+    /// Upper bound of the LSNs of all earlier entries.
     public var lsn: UInt64
-    /// Latest time that any earlier entry can have.
+    /// Upper bound of the times of all earlier entries, in microseconds since 1970.
     public var time: Int64
 
     init(position: UInt64, offset: UInt64, lsn: UInt64, time: Int64) {
@@ -23,17 +24,20 @@ public struct IndexPoint: Sendable, Equatable {
     }
 }
 
-/// Counts and limits of the entries of a segment; whole transactions only.
+/// Counts and bounds of the entries in a segment. An unfinished transaction is included only where that is stated.
 public struct SegmentSummary: Sendable, Equatable {
     public var header: SegmentHeader
     public var isSealed = false
-    /// End of the last whole transaction; the size of the file once the segment is sealed.
+    /// Byte position at which the last whole transaction ends. In a sealed segment, the size of the file.
     public var bytes: UInt64
     public var entries: UInt64 = 0
+    /// Offset after the last change.
     public var endOffset: UInt64
+    /// LSN that the log reaches with the last entry.
     public var lastLSN: UInt64
-    /// Smallest and largest time of an entry; commit times are not in order.
+    /// Earliest time of an entry, in microseconds since 1970. Commit times are not in order.
     public var minimumTime: Int64 = .max
+    /// Latest time of an entry, in microseconds since 1970.
     public var maximumTime: Int64 = .min
     var kinds = EntryKinds.none
 
@@ -61,16 +65,17 @@ public struct SegmentSummary: Sendable, Equatable {
     }
 }
 
-/// Index of one segment, which grows as entries are appended or scanned. It is stored beside a sealed segment.
+/// Index of one segment, which grows while entries are appended or read. When the segment is sealed, it is stored in a
+/// file.
 struct SegmentIndex: Sendable {
     /// Summary of all added entries, including an unfinished transaction.
     private(set) var all: SegmentSummary
-    /// Summary up to the last whole transaction.
+    /// Summary of all whole transactions.
     private(set) var whole: SegmentSummary
     private(set) var points: [IndexPoint]
     /// Number of keys before each point.
     private var keysBefore = [0]
-    /// Starts of the schema entries.
+    /// Places of the schema entries.
     private(set) var relations: [IndexPoint] = []
     private(set) var keys = KeyCollector()
     private(set) var isInsideTransaction = false
@@ -84,7 +89,7 @@ struct SegmentIndex: Sendable {
         points = [IndexPoint(startOf: header)]
     }
 
-    /// Adds an entry with these keys. The entry begins at the end of the entries added so far.
+    /// Adds an entry with its keys. The entry must begin where the entries added so far end.
     @inline(__always)
     mutating func add(_ entry: EntryHeader, keys added: Span<UInt64> = Span()) {
         assert(entry.offset == all.endOffset && entry.lsn >= all.lastLSN, "an entry goes on where the one before ends")
@@ -98,7 +103,7 @@ struct SegmentIndex: Sendable {
         if !entry.isContinued { endTransaction() }
     }
 
-    /// Marks that the keys of some entry are unknown.
+    /// Records that the keys of some entry are unknown, so that the index matches every key.
     mutating func giveUpKeys() { keys.giveUp() }
 
     private mutating func beginTransaction() {
@@ -115,7 +120,7 @@ struct SegmentIndex: Sendable {
         wholeKeys = keys.mark
     }
 
-    /// Removes the entries added since the last whole transaction.
+    /// Removes the entries of the unfinished transaction.
     mutating func abandonTransaction() {
         assert(
             whole.bytes <= all.bytes && wholeRelations <= relations.count,
@@ -124,26 +129,25 @@ struct SegmentIndex: Sendable {
         relations.removeSubrange(wholeRelations...)
         keys.returnTo(wholeKeys)
         isInsideTransaction = false
-        // The transaction's index point may stay: it is the end of the last whole transaction, where the next one
-        // begins.
+        // An index point of the removed transaction may stay, because it is where the next transaction begins.
     }
 }
 
-/// Index of a segment as readers use it, from a sidecar or from a scan.
+/// Index of a segment in the form that readers use, from an index file or from reading the segment.
 struct SegmentMap: Sendable {
     var summary: SegmentSummary
     var points: [IndexPoint]
     var relations: [IndexPoint]
     var filter: KeyFilter
-    /// Version of the set of keys that the filter contains; see `EventLogOptions.keyScheme`.
+    /// Version of the rules by which entries have keys; see `EventLogOptions.keyScheme`.
     var keyScheme: UInt32 = 0
-    /// Key filters of the stretches, for a segment that was just sealed; nil if it has too many keys. For other
-    /// segments they are read on demand.
+    /// Key filters of the stretches, if the segment was just sealed and does not have too many keys. For other
+    /// segments, they are read from a file when needed.
     var stretches: KeyStretches?
 }
 
 extension SegmentIndex {
-    /// Returns the index in its stored form. Filters are made only for a sealed segment.
+    /// Returns the index in the form that readers use. Filters are made only if the segment is sealed.
     func map(sealed: Bool, keyScheme: UInt32 = 0) -> SegmentMap {
         assert(points.count == keysBefore.count, "the number of keys before each point is known")
         var summary = whole

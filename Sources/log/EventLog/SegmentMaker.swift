@@ -7,12 +7,15 @@ struct FirstEntry: ~Copyable {
     let payload: ByteWriter
 }
 
-/// Builds a segment completely under a temporary name, so that a file with a segment's name is always valid.
+/// Maker of segments. It builds a segment completely under a temporary name, so that a file with the name of a segment
+/// is always valid.
 struct SegmentMaker {
     let directory: any StorageDirectory
+    /// Size for which space is reserved.
     let bytes: UInt64
 
-    /// Creates the segment's file under its final name. The caller must sync the directory to make the name durable.
+    /// Creates the segment's file and gives it its final name. The caller must sync the directory to make the name
+    /// durable.
     func make(
         _ header: SegmentHeader, on ready: (any StorageFile)?, gap: consuming FirstEntry?, withZeros: Bool = false
     ) throws(EventLogFailure) -> (file: any StorageFile, index: SegmentIndex) {

@@ -2,15 +2,15 @@ import Bytes
 import Diagnostics
 import System
 
-/// Known facts of a segment that need no second reading: the starts of transactions, its schemas, and its keys.
+/// Facts about a segment that need not be read again: where transactions begin, its schemas, and its keys.
 struct SegmentOutline {
     var points: [IndexPoint]
     /// Payloads of the segment's schema entries.
     var relations: [[UInt8]] = []
     var filter = KeyFilter.everything
-    /// End of the described part. Entries before this position are described.
+    /// Byte position up to which the segment is described.
     var end: UInt64
-    /// True if the outline comes from the index of a sealed segment: nothing comes after it.
+    /// True if the outline is from the index of a sealed segment, so that it describes the whole segment.
     var isWhole = false
 
     init(startOf header: SegmentHeader) {
@@ -24,21 +24,21 @@ struct SegmentOutline {
     }
 }
 
-/// Cache of the outlines of segments that were read, for a search that reads them again soon. One thread uses it.
+/// Cache of the outlines of segments, for a search that may read the same segments again soon. One thread uses it.
 public final class SegmentOutlines {
     let files: SegmentFiles
     private let maximumBytes: Int
     private var known: [UInt32: SegmentOutline] = [:]
     private var knownBytes = 0
 
-    /// Creates the cache. If the outlines take more than `maximumBytes`, the cache drops all of them; they are made
-    /// again.
+    /// Creates the cache. If the outlines need more than `maximumBytes`, the cache discards all of them and makes them
+    /// again when needed.
     public init(directory: any StorageDirectory, maximumBytes: Int) {
         files = SegmentFiles(directory: directory)
         self.maximumBytes = maximumBytes
     }
 
-    /// Returns the outline of the part before `limit`. Adds the bytes read for it to `bytesRead`.
+    /// Returns the outline of the part before `limit`. Adds the number of bytes that were read to `bytesRead`.
     func outline(
         of file: any StorageFile, _ header: SegmentHeader, before limit: UInt64, _ bytesRead: inout UInt64
     ) throws(EventLogError) -> SegmentOutline {
@@ -54,7 +54,7 @@ public final class SegmentOutlines {
             let start = outline.end
             try reading { () throws(SystemError) in try Self.extend(&outline, file, header, to: limit) }
             bytesRead += outline.end - start
-            // The unreadable part may hold the last version of a row.
+            // The unreadable part may contain the newest version of a row, so its damage is an error.
             let size = try reading { () throws(SystemError) in try file.size() }
             guard outline.end >= min(limit, size) else {
                 throw files.damage(header.sequence, at: outline.end, "bytes that are no entry")
@@ -86,7 +86,8 @@ public final class SegmentOutlines {
         return outline
     }
 
-    /// Extends the outline by reading entries, for a segment that has no index yet or is still being written.
+    /// Extends the outline by reading entries. That is necessary for a segment without an index, such as the active
+    /// one.
     private static func extend(
         _ outline: inout SegmentOutline, _ file: any StorageFile, _ header: SegmentHeader, to limit: UInt64
     ) throws(SystemError) {
@@ -96,7 +97,7 @@ public final class SegmentOutlines {
         while true {
             let here = scanner.nextPoint
             guard try scanner.step() == .entry else { return }
-            // Schema entries before the outline's end were noted earlier.
+            // Schema entries before the end of the outline have been added already.
             if scanner.entry.kind == .relation, here.position >= outline.end {
                 outline.relations.append(scanner.payload.copied())
             }

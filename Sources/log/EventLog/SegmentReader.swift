@@ -2,17 +2,17 @@ import Bytes
 import Diagnostics
 import System
 
-/// Reader of one segment, entry by entry, from its beginning or from any place, up to a position that the writer called
-/// durable.
+/// Reader of the entries in one segment, from its beginning or from any place, up to a position that the writer has
+/// published as durable.
 ///
-/// For callers that keep their own index of places. One thread uses it.
+/// It serves callers that have an index of their own. One thread uses it.
 public struct SegmentReader: ~Copyable {
     private let files: SegmentFiles
     private let isSealed: Bool
     private var scanner: SegmentScanner
 
-    /// Opens the segment with this number; nil if it does not exist (any more). `limit` is the end of its whole
-    /// transactions, from the writer's `EventLogEnd`; nil for a sealed segment.
+    /// Opens the segment; nil if it does not exist or has been deleted. `limit` is the end of its whole transactions,
+    /// from the writer's `EventLogEnd`. For a sealed segment it is nil.
     public init?(
         directory: any StorageDirectory, segment: UInt64, limit: UInt64?
     ) throws(EventLogError) {
@@ -25,27 +25,27 @@ public struct SegmentReader: ~Copyable {
 
     public var header: SegmentHeader { scanner.header }
 
-    /// True if the segment may have this key. Reads the index beside the segment; always true for a segment that is
-    /// still being written.
+    /// True if the segment may have entries with this key. The method reads the segment's index. Always true for a
+    /// segment that is not sealed.
     public func mayContain(_ key: UInt64) -> Bool {
         guard isSealed, let map = files.sidecar(of: scanner.file, scanner.header) else { return true }
         return map.filter.mayContain(key)
     }
 
-    /// Start of the next entry, and its offset.
+    /// Byte position and offset of the next entry.
     public var place: (position: UInt64, offset: UInt64) {
         let point = scanner.nextPoint
         return (point.position, point.offset)
     }
 
-    /// Moves to a place at which an entry with that offset begins.
+    /// Moves to a position at which an entry with this offset begins.
     public mutating func move(to position: UInt64, offset: UInt64) {
         scanner.move(to: IndexPoint(position: position, offset: offset, lsn: 0, time: .min))
-        // Places are far apart, so little is read at each.
+        // The places are far apart, so the reader reads only little at each.
         scanner.refresh()
     }
 
-    /// Moves to the next entry; returns false if there is none for now.
+    /// Moves to the next entry. Returns false if there is none yet.
     public mutating func next() throws(EventLogError) -> Bool {
         switch try reading({ () throws(SystemError) in try scanner.step() }) {
         case .entry: return true

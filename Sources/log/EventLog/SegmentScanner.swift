@@ -3,24 +3,25 @@ import Diagnostics
 import Glibc
 import System
 
-/// Scanner that walks over one segment, entry by entry, and checks checksums and the order of offsets and LSNs. Bytes
-/// from a disk may have any value. None can crash the scanner or make it ask for more memory than the file's size
-/// justifies.
+/// Scanner that reads one segment entry by entry. It checks checksums and the order of offsets and LSNs. Bytes on a
+/// disk may have any value. No value can crash the scanner or make it allocate more memory than the file's size
+/// requires.
 public struct SegmentScanner: ~Copyable, Sendable {
     public enum Step: Equatable, Sendable {
         case entry
-        /// No bytes were ever written here: zeros, or the end of the file or of the allowed range.
+        /// No entry has been written at this place: it has zeros, or is the end of the file or of the allowed range.
         case end
-        /// The bytes here are no entry of this segment; a fixed phrase gives the reason.
+        /// The bytes at this place are not an entry of this segment. The text is a fixed phrase that gives the reason.
         case invalid(String)
     }
 
     public let file: any StorageFile
     public let header: SegmentHeader
-    /// Entry of the last step; `position` is its start.
+    /// Entry that was read by the last step.
     public private(set) var entry: EntryHeader
+    /// Byte position of that entry.
     public private(set) var position: UInt64
-    /// Start of the next entry.
+    /// Byte position of the next entry.
     public private(set) var next: UInt64
     /// End of the range that the scanner may read.
     var limit: UInt64
@@ -30,10 +31,10 @@ public struct SegmentScanner: ~Copyable, Sendable {
     private let largestWindow: Int
     private var expectedOffset: UInt64
     private var reachedLSN: UInt64
-    /// LSN before the entry of the last step.
+    /// LSN that the log had reached before the current entry.
     private var lsnBefore: UInt64
 
-    /// Starts at the first entry, or at a point from an index, where an entry begins.
+    /// Creates a scanner at the segment's first entry, or at a point from an index.
     public init(
         _ file: any StorageFile, _ header: SegmentHeader, from point: IndexPoint? = nil, limit: UInt64 = .max,
         readBytes: Int = Limits.logScanBytes
@@ -55,27 +56,28 @@ public struct SegmentScanner: ~Copyable, Sendable {
         window = min(readBytes, Self.smallestWindow)
     }
 
-    /// Size of the first read. A follower at the end of the log reads little at a time; a long scan soon reads much.
+    /// Size of the first read in bytes. A reader at the end of the log reads only little at a time. During a long scan
+    /// the size doubles with each read.
     private static let smallestWindow = 64 << 10
 
-    /// State for a later return: an index point for the next entry.
+    /// Index point for the next entry, with which the scanner can return to it.
     public var nextPoint: IndexPoint {
         IndexPoint(position: next, offset: expectedOffset, lsn: reachedLSN, time: .min)
     }
 
-    /// Start of the entry of the last step, for another step on it.
+    /// Index point for the current entry, with which the scanner can read it again.
     var startOfEntry: IndexPoint {
         IndexPoint(position: position, offset: entry.offset, lsn: lsnBefore, time: .min)
     }
 
-    /// Moves back or forward to a place at which an entry begins.
+    /// Moves to a point at which an entry begins.
     mutating func move(to point: IndexPoint) {
         next = point.position
         expectedOffset = point.offset
         reachedLSN = point.lsn
     }
 
-    /// Drops buffered bytes, which another process may have changed since.
+    /// Discards buffered bytes, because another process may have changed the file.
     mutating func refresh() {
         buffer.forget()
         window = min(largestWindow, Self.smallestWindow)
@@ -115,7 +117,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         return .entry
     }
 
-    /// Loads `count` bytes from `next` on into the buffer; returns false if there are fewer.
+    /// Ensures that the buffer has `count` bytes from `next` on. Returns false if the file has fewer.
     @inline(__always)
     private mutating func load(_ count: Int) throws(SystemError) -> Bool {
         if buffer.holds(count, at: next) { return true }
@@ -123,8 +125,8 @@ public struct SegmentScanner: ~Copyable, Sendable {
     }
 
     private mutating func refill(_ count: Int) throws(SystemError) -> Bool {
-        // A damaged length must not cause a huge allocation: an entry larger than the buffer must really be in the
-        // file.
+        // A damaged length must not cause a huge allocation. So an entry larger than the buffer must really fit into
+        // the file.
         if count > largestWindow {
             let end = min(limit, try file.size())
             guard end > next, end - next >= UInt64(count) else { return false }
@@ -134,7 +136,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
         return buffer.holds(count, at: next)
     }
 
-    /// Returns the step for a rest that is shorter than a header.
+    /// Returns the result for a rest of the file that is shorter than a header.
     private func shortEnd() throws(SystemError) -> Step {
         let rest = buffer.bytes(buffer.available(at: next), at: next)
         return rest.isZero ? .end : .invalid("a header cut off by the end of the file")
@@ -144,7 +146,8 @@ public struct SegmentScanner: ~Copyable, Sendable {
 extension RawSpan {
     var isZero: Bool {
         guard byteCount > 0 else { return true }
-        // SAFETY: both ranges lie inside the buffer. Equal to itself one byte further on, and zero at the start: all zero.
+        // SAFETY: both ranges lie inside the buffer. If each byte equals the next one and the first is zero, all are
+        // zero.
         return unsafe withUnsafeBytes { bytes in
             guard let base = bytes.baseAddress else { return true }
             return unsafe bytes[0] == 0 && memcmp(base, base + 1, bytes.count - 1) == 0

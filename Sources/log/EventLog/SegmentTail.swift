@@ -2,17 +2,18 @@ import Bytes
 import Diagnostics
 import System
 
-/// State of the bytes behind the last entry that reads back.
+/// State of the bytes after the last entry that can be read.
 enum SegmentTail: Equatable {
-    /// Zeros, or nothing.
+    /// There are no bytes, or only zeros.
     case clean
-    /// Bytes of writes that were never confirmed to any reader or source. `end` is the end of the last one. The next
-    /// start may cut these bytes off.
+    /// Bytes of unfinished writes that no reader or source was told of as durable. `end` is where the last one ends.
+    /// The next start of the hub may cut them off.
     case torn(end: UInt64)
-    /// Durable bytes that were lost: a valid later entry names them as durable. Lost bytes must not be cut off.
+    /// Durable bytes that were lost. A valid later entry states that they were durable, so they must not be cut off.
     case damaged
 
-    /// Searches everything behind `position`, at every byte, for an entry that vouches for it, and returns the state.
+    /// Returns the state. Searches all bytes after `position` for an entry which states that bytes after `position`
+    /// were durable.
     static func of(_ file: any StorageFile, _ header: SegmentHeader, after position: UInt64) throws(SystemError) -> Self
     {
         var search = WitnessSearch(file: file, header: header, position: position, size: try file.size())
@@ -41,8 +42,7 @@ private struct WitnessSearch: ~Copyable {
         let stride = Limits.logReadBytes - EntryHeader.byteCount
         var at = position
         while at < size {
-            // Pieces overlap by the size of a header, so that the search misses no header at the boundary of two
-            // pieces.
+            // The pieces overlap by the size of a header, so that a header at the boundary of two pieces is found.
             try buffer.fill(from: file, at: at, wanted: Limits.logReadBytes, limit: size)
             let count = buffer.available(at: at)
             if count == 0 { break }
@@ -57,7 +57,7 @@ private struct WitnessSearch: ~Copyable {
         return .torn(end: lastWritten + 1)
     }
 
-    /// Records the last written byte. The caller passes only pieces that are not all zeros.
+    /// Records the last byte that is not zero. The caller passes only pieces that have one.
     private mutating func noteWritten(_ count: Int, at start: UInt64) {
         var last = count - 1
         while buffer.bytes(count, at: start).byte(last) == 0 { last -= 1 }
@@ -77,10 +77,9 @@ private struct WitnessSearch: ~Copyable {
         return false
     }
 
-    /// True if the checksum proves the entry. Fields like these rarely arise by chance, but only the checksum proves
-    /// them.
+    /// True if the checksum is correct. Plausible fields can occur by chance, so only the checksum proves an entry.
     private mutating func isValid(_ entry: EntryHeader, _ checksum: UInt32, at: UInt64) throws(SystemError) -> Bool {
-        // Bytes made to look like many long entries would take for ever, so the search then ends with "damaged".
+        // Bytes that were made to look like many long entries would take too long. The search then ends with "damaged".
         bytesChecked += UInt64(entry.byteCount)
         if bytesChecked > 16 * size { return true }
         try candidate.fill(from: file, at: at, wanted: entry.byteCount, limit: size)
@@ -89,13 +88,14 @@ private struct WitnessSearch: ~Copyable {
     }
 }
 
-/// One segment read from its start to the last entry that reads back.
+/// Result of reading one segment from its beginning to the last entry that can be read.
 struct SegmentScan {
     var index: SegmentIndex
-    /// Position at which the scan stopped, and the reason.
+    /// Byte position at which the reading stopped.
     var stoppedAt: UInt64
+    /// Reason why the reading stopped.
     var finding: SegmentScanner.Step
-    /// Number of leading bytes that a later entry names as durable.
+    /// Position up to which later entries state that the bytes were durable.
     var vouchedBytes: UInt64
 
     static func of(
@@ -126,6 +126,6 @@ struct SegmentScan {
     }
 }
 
-/// Returns the key hashes of a payload, for building an index again: the log itself cannot read payloads. Returns nil
-/// if the keys cannot be determined; then the segment may hold any key.
+/// Function that returns the key hashes of an entry, for building an index again. The log cannot read payloads itself.
+/// Nil means that the keys are unknown, so that the index must match every key.
 public typealias EventLogKeys = @Sendable (EntryKind, RawSpan) -> [UInt64]?

@@ -1,8 +1,8 @@
 import Bytes
 import System
 
-/// Index of a sealed segment, stored as a file beside the segment. The index can always be built again, so a reader
-/// ignores an invalid file and builds the index from the entries.
+/// Format of the file that stores the index of a sealed segment. The index can always be built again, so a reader
+/// ignores an invalid file and reads the entries instead.
 ///
 ///     "TWINDEX1"  u32 header checksum of its segment  u32 number of points  u32 of relations  u32 of filter words
 ///     summary (6 words)  u32 kinds of entries  u32 scheme of keys  points and relations (4 words each)  filter words
@@ -35,7 +35,7 @@ enum Sidecar {
         writer.append(little: UInt64(bitPattern: point.time))
     }
 
-    /// Decodes the index; returns nil unless the bytes are whole and belong to this segment with this size.
+    /// Decodes the index. Nil unless the bytes are complete and belong to this segment with this size.
     static func decode(_ bytes: RawSpan, of header: SegmentHeader, segmentBytes: UInt64) -> SegmentMap? {
         guard bytes.byteCount > 4 else { return nil }
         let content = bytes.extracting(0..<bytes.byteCount - 4)
@@ -93,7 +93,7 @@ enum Sidecar {
     }
 }
 
-/// Reads a whole small file; at most `limit` bytes.
+/// Reads a whole file if it is small; otherwise the first `limit` bytes.
 func contents(
     of name: String, in directory: any StorageDirectory, atMost limit: Int
 ) throws(SystemError) -> ByteWriter {

@@ -2,18 +2,18 @@ import Diagnostics
 import Synchronization
 import System
 
-/// File of the next segment, prepared on a separate thread while the present segment fills up.
+/// File for the next segment, prepared on a separate thread while the current segment is being filled.
 ///
-/// Zeros in the file make each later sync cheaper: the file system has no extent to note in its journal. But then the
-/// disk writes every byte twice, so the thread writes zeros only while the log grows slowly. If the spare is not ready,
-/// the writer creates a file itself.
+/// If the file is filled with zeros, each later sync is cheaper, because the file system does not have to record new
+/// blocks. But the disk then writes every byte twice, so the thread writes zeros only while the log grows slowly. If
+/// the file is not ready when it is needed, the writer creates another one.
 final class SpareSegment: Sendable {
     private let file: any StorageFile
     private let isReady = Atomic(false)
     private let isCancelled = Atomic(false)
     private let thread: Mutex<BackgroundThread?> = Mutex(nil)
 
-    /// Starts the preparation; returns nil if the file cannot be created.
+    /// Starts the preparation; nil if the file cannot be created.
     static func prepare(in directory: any StorageDirectory, bytes: UInt64, withZeros: Bool) -> SpareSegment? {
         guard let file = try? directory.open(LogFile.spare, for: .creating) else { return nil }
         let spare = SpareSegment(file: file)
@@ -31,7 +31,7 @@ final class SpareSegment: Sendable {
             try file.sync()
             isReady.store(true, ordering: .releasing)
         } catch {
-            // The disk may be full for now. If it still is when a segment is needed, the writer reports it.
+            // The disk may be full now. If it still is when the segment is needed, the writer reports that.
         }
     }
 
@@ -41,14 +41,15 @@ final class SpareSegment: Sendable {
             let began = Clock.monotonicNanoseconds()
             let end = min(at + UInt64(Limits.zeroFillBytes), bytes)
             try file.writeZeros(from: at, to: end)
-            // Syncs each step and then rests three times as long, at most 50 ms: the log's own syncs come first.
+            // After each step the thread syncs and rests three times as long, at most 50 ms, because syncs of the log
+            // have priority.
             try file.sync()
             at = end
             BackgroundThread.rest(nanoseconds: min(3 * (Clock.monotonicNanoseconds() - began), 50_000_000))
         }
     }
 
-    /// Ends the preparation and returns the file if it was ready. The file keeps its name until the caller changes it.
+    /// Ends the preparation and returns the file if it is ready. The file keeps its temporary name.
     func take() -> (any StorageFile)? {
         isCancelled.store(true, ordering: .relaxed)
         thread.withLock { thread in
