@@ -1,19 +1,19 @@
 import Bytes
 import System
 
-/// Name of the slot with which a new log is about to begin, in a small file beside the log's future segments. The hub
+/// File beside the log's segments with the name of the replication slot with which a new log is about to begin. The hub
 /// writes the file before it creates the slot, and removes it when the log has begun.
 ///
-/// If a hub ends in between, the next start recognizes the slot as its own. Any other slot that exists before its log
-/// was made for a log that is lost.
+/// If the hub ends in between, the next start recognizes the slot as its own. Any other slot that exists before the log
+/// belonged to a log that has been lost.
 struct BeginningFile {
     static let name = "beginning"
-    /// PostgreSQL limits names to 63 bytes.
+    /// Maximum size of the file. PostgreSQL limits names to 63 bytes.
     private static let maximumBytes = 256
 
     let directory: any StorageDirectory
 
-    /// Returns the file's content; nil if it is missing or empty. The slot then counts as another log's.
+    /// Returns the name in the file; nil if the file is missing or empty. The slot then counts as that of another log.
     func read() throws(SystemError) -> String? {
         guard let file = try directory.openIfThere(Self.name) else { return nil }
         var bytes = ByteWriter(capacity: Self.maximumBytes)
@@ -31,7 +31,7 @@ struct BeginningFile {
         try directory.replace(Self.name, with: text.bytes)
     }
 
-    /// Removes the file. If that fails, the next start removes it; nothing reads it before then.
+    /// Removes the file. If that fails, the next start removes it. Nothing reads it in the meantime.
     func remove() {
         guard (try? directory.names().contains(Self.name)) == true else { return }
         try? directory.remove(Self.name)

@@ -1,19 +1,22 @@
-/// Forecast of whether the disk has room for the log. The forecast takes samples of the free space and returns changes
-/// of level.
+/// Forecast that tells if the disk has room for the log. It evaluates samples of the free space and reports changes of
+/// the level.
 struct DiskOutlook {
     enum Level {
         case well
-        /// The free space is smaller than the growth that retention allows.
+        /// The disk has less free space than the log may still grow under the retention settings.
         case tight
-        /// The free space is less than a few segments.
+        /// The disk has free space for only a few segments.
         case short
     }
 
     struct Sample {
+        /// Free space of the disk in bytes.
         var free: UInt64
+        /// Size of the log in bytes.
         var log: UInt64
-        /// Maximum size of the log; nil if there is none.
+        /// Maximum size of the log in bytes; nil if there is none.
         var retention: UInt64?
+        /// Maximum size of a segment in bytes.
         var segment: UInt64
     }
 
@@ -21,7 +24,7 @@ struct DiskOutlook {
 
     private(set) var level = Level.well
 
-    /// Takes a sample; returns the new level, or nil if the level is unchanged.
+    /// Evaluates a sample. Returns the new level; nil if the level is unchanged.
     mutating func take(_ sample: Sample) -> Level? {
         let before = level
         let growth = sample.retention.map { $0 > sample.log ? $0 - sample.log : 0 } ?? 0

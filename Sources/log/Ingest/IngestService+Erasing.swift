@@ -3,19 +3,20 @@ import EventLog
 import System
 
 extension IngestService {
-    /// Result of an erasure in a running hub.
+    /// Result of an erasure while the hub is running.
     public enum Erasure: Sendable, Equatable {
-        /// The number of segments that were rewritten.
+        /// The erasure has been done. The value is the number of segments that were rewritten.
         case done(segments: Int)
-        /// The ingest thread did not respond in time: it waits for the database or the disk, or a large transaction is
-        /// in progress.
+        /// The ingest thread did not respond in time. It waits for the database or the disk, or a large transaction is
+        /// being received.
         case busy
     }
 
-    /// Erases the patches that `plan` stores (`EventLogErasure.writeDown`), while the hub goes on writing and reading.
+    /// Erases the bytes that `plan` has listed with `EventLogErasure.writeDown`, while the hub keeps writing and
+    /// reading.
     ///
-    /// Before `plan` runs, the ingest thread begins another segment. All content then lies in sealed segments, to which
-    /// nothing is written. A reader with an open segment goes on in the old file.
+    /// Before `plan` runs, the ingest thread begins a new segment. All earlier content is then in sealed segments, to
+    /// which nothing is appended. A reader that has a replaced segment open continues in the old file.
     public func erase(in logDirectory: String, _ plan: () throws -> Void) throws -> Erasure {
         guard upkeep.seal(within: Limits.sealingPatience) else { return .busy }
         try plan()

@@ -6,8 +6,8 @@ import Replication
 import Synchronization
 import System
 
-/// Service that runs the ingest thread with its log, sink and replicator, and the thread that reads old segments again.
-/// It is started once and stopped once.
+/// Service that feeds the event log. It runs the ingest thread, and a thread that reads old segments again to find
+/// damage. It is started once and stopped once.
 public final class IngestService: Sendable {
     public struct Settings: Sendable {
         public var replication: ReplicationSettings
@@ -15,9 +15,9 @@ public final class IngestService: Sendable {
         public var segmentBytes: Int
         public var retentionAge: Duration?
         public var retentionBytes: Int64?
-        /// Number of bytes of sealed segments that are read again per second; nil turns this off.
+        /// Number of bytes of sealed segments that are read again each second; nil means that none are.
         public var scrubRate: Int?
-        /// File with the rules by which readers of the log mask values.
+        /// Path of the file with the rules by which readers of the log mask values; nil if there are no rules.
         public var maskRules: String?
 
         public init(
@@ -34,7 +34,7 @@ public final class IngestService: Sendable {
             self.maskRules = maskRules
         }
 
-        /// Returns the event log's directory below the data directory.
+        /// Returns the path of the event log's directory.
         public static func logDirectory(_ dataDirectory: String) -> String { dataDirectory + "/log" }
         static func spoolDirectory(_ dataDirectory: String) -> String { dataDirectory + "/spool" }
     }
@@ -49,11 +49,11 @@ public final class IngestService: Sendable {
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
     public let status: ReplicationStatus
-    /// Switch that stops reading from the database for a while.
+    /// Switch with which the hub stops reading from the database for a while.
     public let pause: StreamPause
 
-    /// Opens the log and starts to follow the slot. Throws an error if the log is in use or damaged. If the machine is
-    /// short of space or descriptors, or the disk fails, the service waits and reports that.
+    /// Opens the log and starts to follow the replication slot. Throws if the log is in use or damaged. If the machine
+    /// lacks disk space or descriptors, or the disk fails, the service tries again and reports that in `status`.
     public init(_ settings: Settings) throws {
         let metrics = settings.replication.metrics
         let notes = WaitingNotes(metrics)
@@ -66,13 +66,13 @@ public final class IngestService: Sendable {
                 Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
             let spool = try IngestService.directory(
                 Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
-            // The log's own lock comes only with the log, which is created when the database is first reached.
+            // The log itself, with a lock of its own, is created only when the database is first reached.
             let lock = try IngestService.lock(settings.dataDirectory)
             try MaskRulesFile.keep(settings.maskRules, in: log)
             let sink = try LogSink(
                 directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
                 upkeep: upkeep, followed: followed.set, opened: logEnd.set)
-            // Opened before any thread reads the catalog.
+            // This must precede any thread that reads the catalog.
             settings.replication.coverage.open(in: log, isNew: sink.isNew)
             logFiles.set(log)
             return OpenedLog(sink: sink, lock: lock, spool: spool)
@@ -99,7 +99,7 @@ public final class IngestService: Sendable {
         thread = try BackgroundThread("ingest", run)
         scrubbing = settings.scrubRate.flatMap { rate in
             let scrubber = LogScrubber(logFiles.get, bytesPerSecond: rate, metrics: metrics, end: logEnd.get)
-            // The scrubber is optional: the hub keeps all promises without it.
+            // The hub keeps all promises without the scrubber, so a failure to start it is ignored.
             return (try? BackgroundThread("log-scrub", LogScope.carried { scrubber.run() })).map { (scrubber, $0) }
         }
     }
@@ -107,45 +107,47 @@ public final class IngestService: Sendable {
     /// Durable end of the log, which readers in this process follow; nil until the log has begun.
     public var end: EventLogEnd? { logEnd.get() }
 
-    /// True if messages committed now will be in the log: the stream is running and includes their publication.
+    /// True if the log will have the database messages that are committed now: the stream is running and includes their
+    /// publication.
     public var isFollowingMessages: Bool { status.isStreaming && messages.followedSince != nil }
 
-    /// Publication of database messages and the point from which the log has all of them; nil if it does not have them.
+    /// Publication of the database messages, with the point from which the log has all of them. Nil if the log lacks
+    /// some.
     public var messagesFollowed: FollowedPublication? { followed.get() }
 
-    /// Queues presence events for the log, after earlier ones. Never waits: if the queue is full, events are dropped
-    /// and counted.
+    /// Queues presence events for the log. The call never waits: if the queue is full, the events are dropped and
+    /// counted.
     public func record(_ marks: [PresenceMark]) { notes.presence.record(marks) }
 
-    /// Queues an event of a channel for the log; returns false if it was dropped.
+    /// Queues an event of a channel for the log. Returns false if it was dropped.
     public func record(_ note: LedgerNote) -> Bool { notes.ledger.record([note]) }
 
-    /// Offset of the next change; nil if there is no log yet.
+    /// Offset of the next change; nil if the log has not begun.
     public var nextOffset: UInt64? { end?.state.position.offset }
 
-    /// Returns the first offset in the log; nil if there is no log yet, or it cannot be read now.
+    /// Returns the first offset that the log has; nil if the log has not begun or cannot be read now.
     public func oldestOffset(in logDirectory: String) -> UInt64? {
         (try? DiskDirectory(logDirectory)).flatMap { try? EventLogReader.oldestOffset(in: $0, end: end) }
     }
 
-    /// Queues a record of the catalog for the log; returns false if it was dropped.
+    /// Queues a record of the catalog for the log. Returns false if it was dropped.
     public func record(_ catalog: CatalogRecord) -> Bool { notes.catalogs.record([catalog]) }
 
-    /// Queues an operator's action for the log; returns false if it was dropped.
+    /// Queues an operator's action for the log. Returns false if it was dropped.
     public func record(_ mark: OperatorMark) -> Bool { notes.marks.record([mark]) }
 
-    /// Writes waiting notes and seals the present segment, so that all content is in sealed segments. Returns false on
-    /// a timeout.
+    /// Writes the queued notes and seals the current segment, so that all content is in sealed segments. Returns false
+    /// if the ingest thread does not do so in time.
     public func seal(within patience: Duration) -> Bool { upkeep.seal(within: patience) }
 
-    /// Queues rows read from the database for the log, after all changes received so far; returns false if they were
-    /// dropped.
+    /// Queues rows that the hub read from the database. They are written after all changes received so far. Returns
+    /// false if they were dropped.
     public func record(_ rows: KeptRows) -> Bool { notes.rows.record([rows]) }
 
-    /// True if all operators' actions and rows are durable in the log.
+    /// True if all queued actions of operators and all queued rows have been written to the log.
     public var hasWrittenMarks: Bool { notes.marks.isEmpty && notes.rows.isEmpty }
 
-    /// Ends the stream, flushes and confirms whole transactions, and closes the log. Call it once.
+    /// Ends the stream, flushes and confirms the whole transactions, and closes the log. The owner calls this once.
     public func stop() {
         scrubbing?.scrubber.stop()
         interrupt.ring()
@@ -159,7 +161,7 @@ public final class IngestService: Sendable {
         return try DiskDirectory(path, creating: true)
     }
 
-    /// Takes the lock that makes this process the only hub of the data directory. Creates missing directories.
+    /// Takes the lock that makes this process the only hub with this data directory. Creates missing directories.
     public static func lock(_ dataDirectory: String) throws -> any StorageLock {
         try Directories.make(dataDirectory)
         let spool = try DiskDirectory(Settings.spoolDirectory(dataDirectory), creating: true)
@@ -180,7 +182,7 @@ public final class IngestService: Sendable {
         return options
     }
 
-    /// Returns options for building an index again: the keys by which rows are found in segments.
+    /// Returns the options for building an index again, which find the keys of the rows in a segment.
     public static func indexOptions() -> EventLogOptions {
         var options = EventLogOptions(source: 0)
         options.keyScheme = RowKey.scheme
@@ -202,14 +204,14 @@ public final class IngestService: Sendable {
     }
 }
 
-/// Log of the ingest thread, with its locks.
+/// Opened log of the ingest thread, with the lock of the data directory.
 private struct OpenedLog {
     let sink: LogSink
     let lock: any StorageLock
     let spool: DiskDirectory
 }
 
-/// Directory of the log's files, available once it has been opened.
+/// Holder of the log's directory. It is nil until the log has been opened.
 private final class SharedDirectory: Sendable {
     private let directory = Mutex<(any StorageDirectory)?>(nil)
 
@@ -217,7 +219,7 @@ private final class SharedDirectory: Sendable {
     @Sendable func get() -> (any StorageDirectory)? { directory.withLock { $0 } }
 }
 
-/// Publication whose messages the log has completely, set by the ingest thread.
+/// Holder of the publication whose messages the log has completely. The ingest thread sets it.
 private final class SharedFollowing: Sendable {
     private let publication = Mutex<FollowedPublication?>(nil)
 
@@ -225,7 +227,7 @@ private final class SharedFollowing: Sendable {
     func get() -> FollowedPublication? { publication.withLock { $0 } }
 }
 
-/// Durable end of the log, available once the log has begun.
+/// Holder of the durable end of the log. It is nil until the log has begun.
 private final class SharedEnd: Sendable {
     private let end = Mutex<EventLogEnd?>(nil)
 

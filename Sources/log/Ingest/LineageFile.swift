@@ -4,11 +4,12 @@ import Glibc
 import Replication
 import System
 
-/// Identity of the history that the log follows, in a small file beside its segments: lines of text, then a checksum.
+/// File beside the log's segments that identifies the database history which the log follows. It has lines of text and
+/// a checksum.
 ///
-/// The file is replaced as a whole, so a crash leaves the old or the new one. If it is missing (in a log of which only
-/// the segments were copied), the history is unknown, and the next stream records it. A damaged file is different: a
-/// known history was lost.
+/// The file is replaced as a whole, so a crash leaves either the old or the new one. If it is missing (for example
+/// because only the segments were copied), the history is unknown, and the next stream records it. If it is damaged, a
+/// known history has been lost.
 struct LineageFile {
     enum Content: Equatable {
         case none
@@ -33,7 +34,7 @@ struct LineageFile {
 
     static func decode(_ bytes: RawSpan) -> Content {
         let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
-        // Older versions wrote the file without a checksum.
+        // Older versions of the hub wrote the file without a checksum.
         if lines.count == 1, lines[0].count == 2, let timeline = UInt32(lines[0][0]), let database = UInt32(lines[0][1])
         {
             return .whole(Lineage(timeline: timeline, database: database))
@@ -54,7 +55,7 @@ struct LineageFile {
         for line in lines {
             let values = line.dropFirst().compactMap { UInt32($0) }
             switch (line.first, values.count) {
-            // Older versions wrote down the publication's tables, too.
+            // Older versions of the hub also listed the tables of the publication.
             case ("member", 2): break
             case (let name?, 1): numbers[name] = values[0]
             default: return nil
@@ -83,7 +84,7 @@ struct LineageFile {
 }
 
 extension StorageDirectory {
-    /// Returns the file for reading; nil if there is none.
+    /// Opens the file for reading; nil if it does not exist.
     func openIfThere(_ name: String) throws(SystemError) -> (any StorageFile)? {
         do throws(SystemError) {
             return try open(name, for: .reading)

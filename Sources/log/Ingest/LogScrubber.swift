@@ -3,20 +3,21 @@ import EventLog
 import Glibc
 import System
 
-/// Slow, repeated check of sealed segments. The scrubber finds damage on the disk before the data is needed, while a
-/// good copy may still exist. The scrubber reports damage in the hub's log and metrics, and changes nothing.
+/// Scrubber that slowly and repeatedly checks the sealed segments. It finds damage on the disk before the data are
+/// needed, while a good copy may still exist. It reports damage in the hub's log and metrics, and changes nothing.
 ///
-/// A separate thread with low priority runs the check.
+/// A separate thread with low priority runs the scrubber.
 final class LogScrubber: Sendable {
-    /// Nil until the log has been opened.
+    /// Returns the directory of the log; nil until the log has been opened.
     private let directory: @Sendable () -> (any StorageDirectory)?
     private let bytesPerSecond: Int
     private let metrics: ProjectMetrics
     private let end: @Sendable () -> EventLogEnd?
     private let stopping = Pulse()
 
-    /// Number of bytes per step, and the pause while there is nothing to do.
+    /// Number of bytes that are checked in one step.
     private static let stepBytes: UInt64 = 256 << 10
+    /// Pause while no segment is due.
     private static let idleNanoseconds: UInt64 = 60_000_000_000
 
     init(
@@ -69,7 +70,7 @@ final class LogScrubber: Sendable {
         do throws(EventLogError) {
             guard try readWhole(segment) else { return }
         } catch {
-            // Tries again later, because a refused read proves nothing about the segment.
+            // The kernel refused a read, which proves nothing about the segment. The check is repeated later.
             if error.trouble == .transient { return rest(Self.idleNanoseconds) }
             finding = "\(error)"
         }
@@ -84,7 +85,7 @@ final class LogScrubber: Sendable {
             ])
     }
 
-    /// Reads a segment to its end; returns false if the scrubber was stopped before.
+    /// Checks a segment to its end. Returns false if the scrubber was stopped before that.
     private func readWhole(_ segment: UInt64) throws(EventLogError) -> Bool {
         guard let directory = directory(), var check = try SegmentCheck(directory, segment: segment) else {
             return true
@@ -103,19 +104,19 @@ final class LogScrubber: Sendable {
     }
 }
 
-/// Schedule that selects the next segment to check.
+/// Schedule that selects the segment to check next.
 struct ScrubSchedule {
-    /// Time of the last check of each segment.
+    /// Monotonic time in nanoseconds of the last check of each segment.
     private var checked: [UInt64: UInt64] = [:]
     private(set) var damaged: Set<UInt64> = []
     /// Number of segments that were due at the last call of `next`.
     private(set) var dueCount = 0
 
-    /// Interval after which a segment is checked again. A new segment is due at once.
+    /// Interval in nanoseconds after which a segment is checked again. A new segment is due immediately.
     static let interval: UInt64 = 24 * 3_600_000_000_000
 
-    /// Returns the due segment with the oldest check; nil if none is due. Forgets segments that are no longer among the
-    /// sealed ones.
+    /// Returns the due segment whose last check is the longest ago; nil if none is due. Forgets segments that are not
+    /// in `sealed` any more.
     mutating func next(_ sealed: [UInt64], now: UInt64) -> UInt64? {
         let present = Set(sealed)
         checked = checked.filter { present.contains($0.key) }

@@ -5,34 +5,43 @@ import EventLog
 import Replication
 import System
 
-/// Sink that writes transactions as entries of the event log. In every segment, it writes schemas before the changes
-/// that need them.
+/// Sink that writes transactions as entries of the event log. In each segment it writes schemas before the changes that
+/// need them.
 ///
-/// The ingest thread owns the sink. Other threads see only the log's published `end`.
+/// The ingest thread owns the sink. Other threads see only the published end of the log.
 public final class LogSink: TransactionSink {
     private let directory: any StorageDirectory
     private let options: EventLogOptions
     private var writer: EventLogWriter?
-    /// Schemas that the present segment contains.
+    /// Fingerprints of the schemas that the current segment has.
     private var written: Set<UInt64> = []
+    /// Number of the segment for which `written` is valid.
     private var writtenIn: UInt64 = 0
-    /// Position after the last whole transaction that was appended.
+    /// LSN after the last whole transaction that was appended.
     public private(set) var position: LSN = .zero
+    /// True until the log has begun.
     public private(set) var isNew = true
+    /// History of the database that the log follows; nil if it is unknown.
     public private(set) var lineage: Lineage?
     public private(set) var isLineageDamaged = false
-    /// Slot with which a new log is about to begin.
+    /// Slot with which a new log is about to begin; nil if there is none.
     private var beginning: String?
+    /// Publication of the database messages, with the point from which the log has all of them; nil if the log lacks
+    /// some.
     public private(set) var messages: FollowedPublication?
-    /// Notes to write into the log; nil if nothing records notes.
+    /// Queues of notes to write into the log; nil if no notes are recorded.
     private let notes: WaitingNotes?
     private let upkeep: LogUpkeep?
+    /// Allowance of bytes for notes.
     private var allowance = LedgerAllowance()
-    /// Separate allowance for recorded deliveries, so that they do not use up the allowance of other notes.
+    /// Allowance of bytes for recorded deliveries. It is separate, so that deliveries do not use up that of other
+    /// notes.
     private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
     private let metrics: ProjectMetrics
     private let time: any TimeSource
+    /// Commit times of transactions that are appended but not durable yet, in microseconds since 1970.
     private var waitingCommitTimes: [Int64] = []
+    /// Monotonic time in nanoseconds at which retention was last enforced.
     private var lastRetention: UInt64 = 0
     private var retentionClock: RetentionClock
     private var isRetentionBehind = false
@@ -42,7 +51,7 @@ public final class LogSink: TransactionSink {
 
     /// Opens the log if it exists. Otherwise `begin` creates it when the source is known.
     ///
-    /// - Parameter opened: called once with the log's end.
+    /// - Parameter opened: receives the end of the log, once, when the log is open.
     public convenience init(
         directory: any StorageDirectory, options: EventLogOptions, time: any TimeSource = KernelTime(),
         opened: @escaping (EventLogEnd) -> Void = { _ in }
@@ -73,7 +82,7 @@ public final class LogSink: TransactionSink {
         if let last = try LogSink.newestSegment(directory) {
             options.source = last.header.source
             try take(EventLogWriter(directory: directory, options: options))
-            // The log was created but never begun, because a crash came between.
+            // A crash came after the log was created and before it had begun.
             isNew = position == .zero
             if !isNew { BeginningFile(directory: directory).remove() }
             messages = try Self.opening { () throws(SystemError) in try MessagesFile(directory: directory).read() }
@@ -84,7 +93,7 @@ public final class LogSink: TransactionSink {
         }
     }
 
-    /// Runs a read of a file of the log. A failed read is an error; only an absent file counts as absent.
+    /// Runs a read of one of the log's files. A failed read is an error; only a missing file counts as missing.
     private static func opening<T>(_ body: () throws(SystemError) -> T) throws(EventLogError) -> T {
         do throws(SystemError) {
             return try body()
@@ -120,7 +129,7 @@ public final class LogSink: TransactionSink {
         self.writer = writer
         position = LSN(writer.appendedLSN)
         writtenIn = writer.segmentSequence
-        // Set before the first write with the present time.
+        // The clock must be set before the first entry with the current time is written.
         retentionClock = RetentionClock(
             known: writer.segments.last.map(\.latest), wall: time.unixMicroseconds(),
             monotonic: time.monotonicNanoseconds())
@@ -141,11 +150,11 @@ public final class LogSink: TransactionSink {
     }
 
     public var systemIdentifier: UInt64 { isNew ? 0 : writer?.source ?? 0 }
-    /// Durable position, never beyond `position`. After a gap that goes back and is not yet durable, the writer still
-    /// has the old end.
+    /// LSN up to which everything is durable. It is never beyond `position`. After a gap that goes back and is not
+    /// durable yet, the writer still reports the old end.
     public var durablePosition: LSN { min(unflushedGapEnd ?? position, LSN(writer?.durableLSN ?? 0)) }
-    /// Position at which the newest gap ends, until the gap is durable. After a gap that goes back, later transactions lie
-    /// before the old end, and none of them is durable yet.
+    /// LSN at which the newest gap ends, until the gap is durable; then nil. If the gap goes back, later transactions
+    /// have lower LSNs than the old end, although none of them is durable yet.
     private var unflushedGapEnd: LSN?
     public var pendingBytes: Int { writer?.pendingBytes ?? 0 }
     public var lastTime: Int64? { writer?.segments.last.flatMap { $0.isEmpty ? $0.header.created : $0.maximumTime } }
@@ -184,7 +193,7 @@ public final class LogSink: TransactionSink {
             try flush()
         }
         isNew = false
-        // From here on, a slot without a log means lost changes.
+        // From now on, a slot without a log means that changes were lost.
         beginning = nil
         BeginningFile(directory: directory).remove()
     }
@@ -196,7 +205,7 @@ public final class LogSink: TransactionSink {
             if !writer.isInsideTransaction { try roll(writer, adding: part.payload.byteCount) }
             try appendSchemas(part.schemas, writer, time: part.info.commitTime)
             try appendMarks(part.marks, writer, part.info)
-            // A part that is not the last leaves the position unchanged, because no whole transaction was added.
+            // A part that is not the last does not complete a transaction, so the LSN stays unchanged.
             let lsn = part.isLast ? part.info.endLSN : position
             try writer.append(
                 kind: .transaction, continued: !part.isLast, changeCount: part.changeCount, lsn: lsn.rawValue,
@@ -210,7 +219,7 @@ public final class LogSink: TransactionSink {
         if waitingCommitTimes.count < LogSink.timedCommits { waitingCommitTimes.append(part.info.commitTime) }
     }
 
-    /// Maximum number of commits in one batch whose time until durable is measured.
+    /// Maximum number of commits in a batch for which the time until they are durable is measured.
     private static let timedCommits = 1024
 
     private func open() -> EventLogWriter {
@@ -256,7 +265,7 @@ public final class LogSink: TransactionSink {
 
     public func abandon() throws {
         writer?.abandonTransaction()
-        // Schemas that were written within the transaction are gone too.
+        // Schemas that were written within the transaction have been removed with it.
         written.removeAll(keepingCapacity: true)
     }
 
@@ -290,19 +299,20 @@ public final class LogSink: TransactionSink {
 
     // MARK: Notes
 
+    /// True if the ingest thread should call `flush` even without changes, for notes or to begin a new segment.
     public var hasNotes: Bool {
         !isNew && (notes?.isEmpty == false || upkeep?.wish != nil || writer?.end.isSegmentWanted == true)
     }
 
-    /// Writes waiting notes between transactions, after all entries appended before. Notes change neither offset nor
-    /// position.
+    /// Writes the queued notes, if no transaction is unfinished. Notes change neither the offset nor the position.
     private func appendNotes(_ writer: EventLogWriter) throws {
         guard hasNotes, let notes, !writer.isInsideTransaction else { return }
         try append(notes.rows, as: .keptRows, writer)
-        // Marks come after the rows that they may refer to.
+        // Marks follow the rows to which they may refer.
         try append(notes.marks, as: .operatorMark, writer)
         try append(notes.presence, as: .presence, writer)
-        // Clients that join again and again must not make retention delete entries that other clients need to resume.
+        // Without an allowance, clients that join again and again could make retention delete entries that other
+        // clients need to resume.
         let now = time.monotonicNanoseconds()
         allowance.refill(at: now)
         bulkAllowance.refill(at: now)
@@ -320,7 +330,8 @@ public final class LogSink: TransactionSink {
         bulkAllowance.spend(written.bulk)
     }
 
-    /// Writes notes until about `most` bytes (or `mostBulk` of bulk notes) are written; returns the numbers of bytes.
+    /// Writes queued notes until they have about `most` bytes, or bulk notes about `mostBulk`. Returns the bytes
+    /// written, of all notes and of bulk notes.
     @discardableResult
     private func append<Note>(
         _ queue: NoteQueue<Note>, as kind: EntryKind, _ writer: EventLogWriter, atMost most: Int = .max,
@@ -361,7 +372,7 @@ public final class LogSink: TransactionSink {
 
     public func recordGap(_ gap: Gap, systemIdentifier: UInt64) throws {
         let writer = open()
-        // The gap also covers database messages, so the log no longer has all of them.
+        // Database messages may have been lost in the gap too, so the log does not have all of them any more.
         if messages != nil { try followMessages(nil) }
         var payload = ByteWriter()
         GapCodec.encode(gap, to: &payload)
@@ -372,7 +383,7 @@ public final class LogSink: TransactionSink {
         position = gap.to
         unflushedGapEnd = gap.to
         assert(writer.appendedLSN == position.rawValue && !writer.isInsideTransaction, "a gap leads to its end")
-        // The gap is recorded. From here on, only a wait for its durability can fail.
+        // The gap is now recorded. Only waiting for its durability can still fail.
         try stalling { try writer.flush() }
         unflushedGapEnd = nil
     }
@@ -403,8 +414,8 @@ public final class LogSink: TransactionSink {
 
     private static let retentionInterval: UInt64 = 10_000_000_000
 
-    /// Begins a new segment when the present one is old. Only whole segments are removed, and the segment of a quiet
-    /// log would take months to fill.
+    /// Begins a new segment if the current one is old. Retention deletes only whole segments, and a quiet log would
+    /// need months to fill one.
     private func rollWhenOld(_ writer: EventLogWriter) throws {
         guard let age = options.retentionAge, !writer.isInsideTransaction, let active = writer.segments.last,
             !active.isEmpty
@@ -414,12 +425,12 @@ public final class LogSink: TransactionSink {
         try stalling { try writer.roll() }
     }
 
-    /// Number of segments per retention age: a change of a quiet log may stay at most a quarter of `retention_age` too
-    /// long.
+    /// Number of segments in the retention age. With four, an entry of a quiet log is kept at most a quarter of
+    /// `retention_age` too long.
     private static let segmentsPerRetention: Int64 = 4
 
-    /// Seals the present segment if another thread asked for it, between transactions. Then nothing is written to the
-    /// segment any more.
+    /// Seals the current segment if another thread has asked for that and no transaction is unfinished. Nothing is
+    /// appended to the segment after that.
     private func sealWhenAsked(_ writer: EventLogWriter) throws {
         guard let upkeep, let wish = upkeep.wish, !writer.isInsideTransaction else { return }
         try stalling {
@@ -431,7 +442,8 @@ public final class LogSink: TransactionSink {
         upkeep.answer(wish)
     }
 
-    /// Begins the next segment if readers cannot read the present one. Otherwise no client would get its changes.
+    /// Begins the next segment if a reader cannot read the current one. Otherwise clients would not get further
+    /// changes.
     private func rollWhenUnreadable(_ writer: EventLogWriter) throws {
         guard writer.end.isSegmentWanted, !writer.isInsideTransaction else { return }
         try stalling {
@@ -476,7 +488,7 @@ public final class LogSink: TransactionSink {
         ]
         switch level {
         case .well: Log.shared.info("the disk of the event log has room again", Array(fields.prefix(2)))
-        // For now, there is still room on the disk.
+        // The disk still has some room.
         case .tight where before == .well:
             Log.shared.warning("retention_size allows more than the disk of the event log has room for", fields)
         case .tight: break
@@ -498,10 +510,10 @@ public final class LogSink: TransactionSink {
         return moment
     }
 
-    /// Lead of the wall clock above which the hub logs a warning.
+    /// Lead of the wall clock over the retention clock above which the hub logs a warning.
     private static let tellingLag = Duration.seconds(3600)
 
-    /// Runs a call and turns a failure of the disk into a `StorageStall`.
+    /// Runs a call and converts a failure of the disk to a `StorageStall`.
     private func stalling<T>(_ body: () throws -> T) throws -> T {
         do {
             return try body()
@@ -518,6 +530,6 @@ public final class LogSink: TransactionSink {
 }
 
 extension SegmentSummary {
-    /// Time that was certainly reached when the segment was written.
+    /// Time that had certainly passed when the segment was written, in microseconds since 1970.
     fileprivate var latest: Int64 { isEmpty ? header.created : max(header.created, maximumTime) }
 }

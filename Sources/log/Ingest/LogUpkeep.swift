@@ -2,16 +2,16 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Requests to the ingest thread of one log to seal the present segment, so that other threads can rewrite sealed
-/// segments.
+/// Requests to the ingest thread to seal the current segment, so that other threads can rewrite sealed segments.
 final class LogUpkeep: Sendable {
-    /// Number of requests, and the last request that was answered.
+    /// Number of requests so far.
     private let asked = Atomic<UInt64>(0)
+    /// Number of the last request that was answered.
     private let done = Atomic<UInt64>(0)
     private let pulse = Pulse()
 
-    /// Seals everything that was in the log. Returns false if the ingest thread did not respond in time: it waits for
-    /// the database or the disk, or a large transaction is in progress.
+    /// Makes the ingest thread seal everything that the log has. Returns false if it does not respond in time: it waits
+    /// for the database or the disk, or a large transaction is being received.
     func seal(within patience: Duration) -> Bool {
         let wanted = asked.add(1, ordering: .sequentiallyConsistent).newValue
         let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
@@ -25,12 +25,13 @@ final class LogUpkeep: Sendable {
 
     // MARK: The ingest thread
 
-    /// Newest request that needs an answer; nil if all are answered.
+    /// Number of the newest request, if it has not been answered; nil otherwise.
     var wish: UInt64? {
         let wanted = asked.load(ordering: .sequentiallyConsistent)
         return wanted > done.load(ordering: .sequentiallyConsistent) ? wanted : nil
     }
 
+    /// Answers all requests up to this number.
     func answer(_ wish: UInt64) {
         assert(
             done.load(ordering: .sequentiallyConsistent) < wish

@@ -2,15 +2,15 @@ import Bytes
 import Glibc
 import System
 
-/// Masking rules of the hub, beside the log's segments. Every reader of the log obeys them, whatever its own settings
-/// are.
+/// File beside the log's segments with the hub's masking rules. Every reader of the log applies them, whatever its own
+/// settings are.
 ///
-/// A hub writes the file at its start, and removes it if it has no rules. The file is copied with the directory.
+/// A hub writes the file when it starts, and removes it if it has no rules. A copy of the directory includes the file.
 public enum MaskRulesFile {
     public static let name = "mask.rules"
     private static let mostBytes: UInt64 = 16 << 20
 
-    /// Returns the rules of a log's directory as text; nil if its hub has none.
+    /// Returns the masking rules in a log's directory, as text; nil if there are none.
     public static func read(in directory: any StorageDirectory) throws(SystemError) -> [UInt8]? {
         do throws(SystemError) {
             return try directory.open(name, for: .reading).contents(atMost: mostBytes)
@@ -20,8 +20,8 @@ public enum MaskRulesFile {
         }
     }
 
-    /// Copies the file with the hub's rules into a log's directory; removes the copy if there are no rules. A file that
-    /// cannot be read is an error, because the values to mask would be unknown.
+    /// Copies the hub's file of rules into a log's directory. Removes the copy if the hub has no rules. Throws if the
+    /// file cannot be read, because the values to mask would be unknown.
     static func keep(_ path: String?, in directory: any StorageDirectory) throws(SystemError) {
         guard let path else {
             do throws(SystemError) {

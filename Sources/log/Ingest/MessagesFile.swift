@@ -3,10 +3,10 @@ import Change
 import Replication
 import System
 
-/// Point from which the log has every database message, in a small file beside its segments: four numbers in text.
+/// File beside the log's segments with the point from which the log has every database message: four numbers as text.
 ///
-/// The file is replaced as a whole. If it is missing, the point is unknown, and the next stream sets a new one. Older
-/// messages are then read from their table.
+/// The file is replaced as a whole. If it is missing, the point is unknown, and the next stream records a new one.
+/// Older messages are then read from their table.
 struct MessagesFile {
     static let name = "messages"
 
@@ -26,7 +26,7 @@ struct MessagesFile {
         return FollowedPublication(number: number, since: LSN(since), offset: offset, time: time)
     }
 
-    /// Writes the point; nil means that the log no longer has every message.
+    /// Writes the point. Nil means that the log does not have every message any more.
     func write(_ publication: FollowedPublication?) throws(SystemError) {
         var text = ByteWriter(capacity: 128)
         if let publication {

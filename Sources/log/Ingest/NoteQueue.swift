@@ -3,9 +3,10 @@ import Change
 import Diagnostics
 import Synchronization
 
-/// Bounded queue of notes on their way into the log, in order. Any thread adds notes; the ingest thread takes them.
+/// Queue of notes that will be written into the log, in order. Any thread adds notes; the ingest thread writes them.
 ///
-/// A full queue drops and counts new notes. The events that the notes record do not depend on them.
+/// The queue has a limit. If it is full, it drops new notes and counts them. The recorded events do not depend on their
+/// notes.
 final class NoteQueue<Note: LogNote>: Sendable {
     private struct Waiting {
         var notes: [Note] = []
@@ -15,10 +16,12 @@ final class NoteQueue<Note: LogNote>: Sendable {
     private let waiting = Mutex(Waiting())
     private let dropped: Counter
 
-    /// - Parameter dropped: counts the dropped notes.
+    /// Creates the queue.
+    ///
+    /// - Parameter dropped: the metric that counts dropped notes.
     init(dropped: Counter) { self.dropped = dropped }
 
-    /// Adds notes; returns false if some were dropped.
+    /// Adds notes. Returns false if some of them were dropped.
     @discardableResult
     func record(_ notes: [Note]) -> Bool {
         let dropped = waiting.withLock { waiting in
@@ -41,7 +44,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
 
     var isEmpty: Bool { waiting.withLock { $0.notes.isEmpty } }
 
-    /// Returns the oldest notes, as many as fit one entry. The notes stay in the queue until `taken` is called.
+    /// Returns the oldest notes, as many as fit into one entry. They stay in the queue until `taken` is called.
     func next() -> [Note] {
         waiting.withLock { waiting in
             var bytes = 0
@@ -53,7 +56,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
         }
     }
 
-    /// Removes the oldest `count` notes, which are now in the log.
+    /// Removes the oldest `count` notes, because they have been written to the log.
     func taken(_ count: Int) {
         waiting.withLock { waiting in
             waiting.bytes -= waiting.notes.prefix(count).reduce(0) { $0 + $1.byteCount }
@@ -64,7 +67,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
     }
 }
 
-/// Queues of everything that the log records beside changes, until it is written.
+/// Queues of everything that is recorded in the log besides changes.
 final class WaitingNotes: Sendable {
     let presence: NoteQueue<PresenceMark>
     let ledger: NoteQueue<LedgerNote>
@@ -85,7 +88,7 @@ final class WaitingNotes: Sendable {
     }
 }
 
-/// Allowance for ledger entries: a number of bytes per second on average, plus unused bytes up to a burst limit.
+/// Allowance for notes: a number of bytes each second on average. Unused bytes are kept, up to a limit.
 struct LedgerAllowance {
     private let bytesPerSecond: Int
     private(set) var bytes = Limits.ledgerBurstBytes
@@ -95,9 +98,10 @@ struct LedgerAllowance {
 
     var isLeft: Bool { bytes > 0 }
 
+    /// Adds bytes for the time since the last call. `now` is monotonic time in nanoseconds.
     mutating func refill(at now: UInt64) {
         guard let last = refilledAt else { return refilledAt = now }
-        // Refills by whole seconds, so that frequent calls do not lose fractions.
+        // Only whole seconds count, so that frequent calls do not lose fractions of a byte.
         let seconds = (now - min(now, last)) / 1_000_000_000
         refilledAt = last + seconds * 1_000_000_000
         bytes = min(bytes + Int(min(seconds, 86_400)) * bytesPerSecond, Limits.ledgerBurstBytes)

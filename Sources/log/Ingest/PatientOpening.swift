@@ -5,20 +5,20 @@ import Replication
 import Synchronization
 import System
 
-/// Opening of a resource at the start of the hub: at once, or as soon as the machine allows.
+/// Opening of a resource when the hub starts. If the machine does not allow it now, it is tried again.
 ///
-/// The starting thread tries first and reports errors that need a fix. The thread that needs the result retries after
-/// other errors.
+/// The starting thread tries first. It throws errors that an operator must fix. After other errors, the thread that
+/// needs the resource tries again.
 final class PatientOpening<Opened>: @unchecked Sendable {
-    // Guarded by use: the starting thread tries before the other thread starts, and does not access the value
-    // afterwards.
+    // The use guards this value: the starting thread tries before the other thread starts, and does not access the
+    // value after that.
     private var opened: Opened?
     private let open: () throws -> Opened
     private let ending = Pulse()
 
     init(_ open: @escaping () throws -> Opened) { self.open = open }
 
-    /// Tries once. Throws an error that needs a fix before another attempt can succeed.
+    /// Tries once. Throws an error that an operator must fix before another attempt can succeed.
     func attempt(_ status: ReplicationStatus) throws {
         assert(opened == nil, "nothing is opened twice")
         do {
@@ -30,7 +30,7 @@ final class PatientOpening<Opened>: @unchecked Sendable {
         }
     }
 
-    /// Retries until the opening succeeds, and returns the result; returns nil after `end`.
+    /// Tries until the opening succeeds, and returns the result. Returns nil after `end` has been called.
     func take(_ status: ReplicationStatus) -> Opened? {
         var pause = Limits.firstOpeningPause.wholeNanoseconds
         while opened == nil, ending.value == 0 {
@@ -48,11 +48,11 @@ final class PatientOpening<Opened>: @unchecked Sendable {
         return opened
     }
 
-    /// Ends the wait.
+    /// Ends the attempts.
     func end() { ending.beat() }
 }
 
-/// Errors at the start that may pass without a change of the settings.
+/// Errors that may disappear without a change of the settings.
 private enum StartTrouble {
     static func code(of error: any Error) -> Int32? {
         switch error {
@@ -63,7 +63,8 @@ private enum StartTrouble {
         }
     }
 
-    /// True if the error may pass: other programs use up the machine's resources, or the disk fails for a while.
+    /// True if the error may disappear, because other programs use up the machine's resources or the disk fails for a
+    /// while.
     static func passes(_ code: Int32) -> Bool {
         [EIO, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT].contains(code)
     }
@@ -72,7 +73,8 @@ private enum StartTrouble {
 }
 
 extension Limits {
-    /// First and longest pause between attempts to open a log that could not be opened when the hub started.
+    /// Pause before the second attempt to open a log. It doubles with each attempt.
     static let firstOpeningPause = Duration.milliseconds(100)
+    /// Maximum pause between two attempts.
     static let longestOpeningPause = Duration.seconds(5)
 }
