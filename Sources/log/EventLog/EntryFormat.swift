@@ -254,13 +254,13 @@ public struct SegmentHeader: Sendable, Equatable {
 enum LogFile {
     static let lock = "LOCK"
     static let spare = "next.segment"
-    /// Plan of an erasure.
+    /// Name of the file with the plan of an erasure.
     static let erasure = "erasure.plan"
-    /// Plan of an erasure while it is being written.
+    /// Name of that file while it is being written.
     static let unfinishedErasure = "erasure.plan.unfinished"
-    /// Rewritten segment without the erased bytes, until it replaces the original.
+    /// Name of a rewritten segment without the erased bytes, until it replaces the original.
     static let erasedSegment = "erasure.segment"
-    /// Lock that a process holds while it writes or executes a plan of an erasure.
+    /// Name of the lock that a process holds while it writes or executes a plan of an erasure.
     static let erasureLock = "erasure.lock"
 
     static func segment(_ sequence: UInt64) -> String { padded(sequence) + ".segment" }

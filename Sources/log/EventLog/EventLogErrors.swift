@@ -92,7 +92,7 @@ extension EventLogError: CustomStringConvertible {
 
 /// Extent of what a reader must give up after an error. The hub serves everything else as before.
 public enum ReadingTrouble: Sendable, Equatable {
-    /// Nothing: the kernel refuses a read for now. The reader keeps its position and tries again later.
+    /// No data: the kernel refuses a read for now. The reader keeps its position and tries again later.
     case transient
     /// The past of one reader, because retention has deleted it.
     case past

@@ -171,7 +171,7 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// Result of a call of `next(passingOver:)`.
     public enum Step: Sendable {
         case entry
-        /// There is no next entry yet. The reader keeps its place; the caller asks again later.
+        /// No next entry exists yet. The reader keeps its place; the caller asks again later.
         case none
         /// The reader skipped a sealed segment without showing any of its entries.
         case passedOver

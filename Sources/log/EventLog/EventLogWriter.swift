@@ -25,7 +25,7 @@ public final class EventLogWriter {
     private var segmentBegan: UInt64
     /// Clock that does not follow changes of the wall clock; nil if there is no monotonic clock.
     let steadyClock: SteadyClock?
-    /// Times of `steadyClock` at which this process sealed segments, by their numbers.
+    /// Times of `steadyClock` at which this process sealed segments, by the segments' numbers.
     var sealedAt: [UInt64: Int64] = [:]
     /// True while a renamed file's name may not be durable yet.
     private var directoryNeedsSync = false

@@ -4,7 +4,7 @@ import System
 
 /// State of the bytes after the last entry that can be read.
 enum SegmentTail: Equatable {
-    /// There are no bytes, or only zeros.
+    /// No bytes, or only zeros.
     case clean
     /// Bytes of unfinished writes that no reader or source was told of as durable. `end` is where the last one ends.
     /// The next start of the hub may cut them off.

@@ -22,7 +22,7 @@ extension AskingWorker {
     public func prepare() -> UInt64 { .max }
     public func end() {}
 
-    /// Runs until the inbox ends.
+    /// Takes jobs from the inbox and works on them until the inbox is closed.
     public func run() {
         var seen: UInt64 = 0
         while !inbox.isEnding {

@@ -13,7 +13,7 @@ enum ProbeScript {
     enum Insertion: Sendable, Equatable {
         /// Through a function of the database, for a login that lacks the privilege to insert.
         case byFunction
-        /// As the login itself, to which no policy applies.
+        /// Directly, as the login itself, to which no policy applies.
         case directly
     }
 

@@ -63,7 +63,7 @@ public struct TableBinding: Sendable {
     }
 
     public var table: CatalogTable
-    /// Condition of the filter; nil if every row matches.
+    /// Filter of the client as a predicate; nil if every row matches.
     public var predicate: Predicate?
     /// Column slots that the hub sends, in order: the requested columns and those of the primary key, without columns
     /// that the role may not SELECT.

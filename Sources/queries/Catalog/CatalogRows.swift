@@ -9,7 +9,7 @@ struct TableHead {
     var name: String
     var hasRowSecurity: Bool
     var forcesRowSecurity: Bool
-    /// Value of `pg_class.relreplident`.
+    /// Replica identity of the table as the catalog has it: `pg_class.relreplident`.
     var identity: String
     /// Numbers (`attnum`) of the primary key's columns.
     var primaryKey: [Int]

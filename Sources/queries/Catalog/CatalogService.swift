@@ -166,7 +166,7 @@ public final class CatalogService: Sendable {
 }
 
 extension BindingOutcome {
-    /// True if the role may read every matched table as requested.
+    /// True if the outcome has no refusal: the role may read every matched table as requested.
     var isGoodNews: Bool {
         guard case .tables(let bindings) = self else { return false }
         return bindings.allSatisfy { $0.access == .readable }

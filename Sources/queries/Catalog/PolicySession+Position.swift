@@ -27,9 +27,9 @@ extension PolicySession {
         PipelinedStatement("COMMIT"),
     ]
 
-    /// Returns an LSN that is on the server's disk and is at least `position`. Everything that was visible at
-    /// `position` was committed before it. After a crash, PostgreSQL may reuse positions that were not on disk for
-    /// other transactions, even with the same numbers.
+    /// Waits until PostgreSQL's WAL up to `position` is on the server's disk. Returns the LSN up to which it is. After
+    /// a limited wait, the result may be lower than `position`. After a crash, PostgreSQL may reuse positions that were
+    /// not on disk for other transactions, even with the same numbers.
     ///
     /// With `synchronous_commit = off`, a transaction can be visible up to three times `wal_writer_delay` before it is
     /// on disk.

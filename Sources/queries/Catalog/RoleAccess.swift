@@ -84,8 +84,7 @@ extension CatalogReader {
         var book = RoleBook()
         let functions = PostgresArray.literal(snapshot.policies.functions.sorted().map { String($0) })
         for (role, tables) in wanted {
-            // Each role is queried separately, so that a name outside the server's encoding does not spoil the others'
-            // answers.
+            // Each role is queried separately, because a name that the server's encoding lacks makes the query fail.
             let answers = try ask([
                 .kept("SELECT r.rolname FROM pg_roles r WHERE r.rolname = $1::text", [role]),
                 .kept(CatalogReader.accessText, [role, PostgresArray.literal(tables.sorted().map { String($0) })]),

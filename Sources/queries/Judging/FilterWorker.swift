@@ -62,7 +62,7 @@ final class FilterWorker: ConnectedWorker {
         while let job = jobs.first, !inbox.isEnding {
             guard let connection = session() else {
                 giveUpImpatient()
-                // While the database is away, the inbox accepts jobs up to its limits.
+                // While the database is unreachable, the inbox accepts jobs up to its limits.
                 if !jobs.isEmpty { waitForDatabase() }
                 continue
             }

@@ -157,8 +157,8 @@ extension JudgingWorker {
         }
     }
 
-    /// Sets the position of each fill to a durable end of PostgreSQL's log. The log has all changes that the keys lack
-    /// only after that position.
+    /// Sets the position of each fill to an LSN that is on PostgreSQL's disk and follows all changes that the keys
+    /// include.
     private func durable(
         _ fills: [MembershipFill], _ connection: JudgingConnection
     ) throws(PostgresError) -> [MembershipFill] {

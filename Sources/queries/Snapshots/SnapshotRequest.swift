@@ -57,7 +57,7 @@ public struct SnapshotPage: Sendable {
     }
 }
 
-/// Event of a snapshot. First its start, then its pages, finally its end (`complete` or `failed`).
+/// Event of a snapshot. The start comes first, then the pages, then the end (`complete` or `failed`).
 public enum SnapshotEvent: Sendable {
     case begun(SnapshotStart)
     case page(SnapshotPage)

@@ -7,8 +7,8 @@ struct ImageReader: ~Copyable {
     /// Places of the values, by column slot. Only the places of used slots are valid.
     private(set) var places = Pool<ColumnPlace>()
 
-    /// Reads the row that the index judges. Returns false if the judged row is the new one (of a delete, the deleted
-    /// one) and lacks a used column.
+    /// Reads the row that the index evaluates. For `.new`, returns false if the row after the change (or the deleted
+    /// row) lacks a used column. For the other cases, returns true.
     @inline(__always)
     @discardableResult
     mutating func read(
@@ -107,7 +107,7 @@ struct ImageReader: ~Copyable {
         return isComplete
     }
 
-    /// Reads the old image for values that are still absent.
+    /// Reads from the old image the values that are still absent.
     @inline(never)
     private mutating func readOld(_ change: borrowing Change, _ map: borrowing RelationMap) throws(ByteError) {
         guard change.oldImage != .none else { return }

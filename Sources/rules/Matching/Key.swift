@@ -20,7 +20,7 @@ struct Key: BitwiseCopyable {
     var settled: UInt32 = .none
     /// Operations that this node wants.
     var settledOperations: OperationSet = []
-    /// Only member of that node; `none` if it has several. The node itself needs not be read then.
+    /// Only member of that node; `none` if it has several. The node itself need not be read then.
     var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {

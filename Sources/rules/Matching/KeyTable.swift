@@ -125,7 +125,7 @@ struct KeyTable: ~Copyable {
     }
 }
 
-// For tests.
+// Members for tests.
 extension KeyTable {
     var linkCount: Int { links.count }
 

@@ -1,16 +1,16 @@
-/// Members of one node, each with the handle by which it is removed.
+/// Members of one node, each with the handle by which the caller removes it.
 ///
-/// Most nodes have one member, which stands in the node itself. Several members stand in an allocation: first the
-/// members, densely, so that they can be passed on as a span, then their handles.
+/// A single member is stored in the node itself, which is the case for most nodes. Several members are stored in an
+/// allocation: first all members without gaps, so that they can be passed on as a span, then their handles.
 ///
 /// A list is a plain value inside a slab's element and does not free itself. Removing the last member frees the
-/// allocation, and an index frees all of its lists at its end.
+/// allocation, and the index frees all lists when it ends.
 @safe
 struct MemberList: BitwiseCopyable {
-    /// Single member in the lower half and its handle in the upper, or the address of the allocation.
+    /// A single member in the lower half with its handle in the upper half; otherwise the address of the allocation.
     private var content: UInt64 = 0
     private(set) var count: UInt32 = 0
-    /// Number of members that the allocation has room for; zero if there is no allocation.
+    /// Number of members for which the allocation has room; 0 if there is no allocation.
     private var room: UInt32 = 0
 
     private var allocation: UnsafeMutablePointer<UInt32> {
@@ -19,7 +19,7 @@ struct MemberList: BitwiseCopyable {
         return unsafe UnsafeMutablePointer(bitPattern: UInt(content)).unsafelyUnwrapped
     }
 
-    /// Returns the members of a list, which must stay where it is for as long as the buffer is used.
+    /// Returns the members of a list. The list must not move while the buffer is used.
     @inline(__always)
     @unsafe static func members(_ list: UnsafePointer<MemberList>) -> UnsafeBufferPointer<UInt32> {
         // SAFETY: the allocation holds `count` members; without one, the lower half of `content`, which on a
@@ -58,8 +58,8 @@ struct MemberList: BitwiseCopyable {
         return count - 1
     }
 
-    /// Removes a member and moves the last one to its place. Returns the handle of the moved member, whose position the
-    /// caller must update; nil if no member moved.
+    /// Removes a member and moves the last one to its place. Returns the handle of the moved member, so that the caller
+    /// can update its position; nil if no member moved.
     mutating func remove(at position: UInt32) -> UInt32? {
         let last = self[count - 1]
         self[position] = last
@@ -69,7 +69,7 @@ struct MemberList: BitwiseCopyable {
         return isLast ? nil : last.handle
     }
 
-    /// Frees the allocation.
+    /// Frees the allocation, if there is one.
     mutating func free() {
         // SAFETY: the allocation is this list's own; afterwards the list does not know it any more.
         if room > 0 { unsafe allocation.deallocate() }

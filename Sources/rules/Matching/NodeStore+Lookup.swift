@@ -185,7 +185,7 @@ extension NodeStore {
         }
     }
 
-    /// Evaluates the nodes of a key and adds those that match.
+    /// Adds the nodes of a key that the row matches.
     private mutating func follow(
         _ first: UInt32, _ operation: OperationSet, _ image: borrowing RowImage, into matches: inout MatchBatch
     ) {

@@ -10,8 +10,8 @@ public struct JudgedRow: Sendable, Hashable {
         public var name: String
         /// SQL type to which the column's text is cast, qualified with its schema.
         public var type: String
-        /// True if a policy may read the column. False only if no policy reads it for certain. A row that lacks a
-        /// needed column is not evaluated.
+        /// True if a policy may read the column. False only if it is certain that no policy reads it. A row that lacks
+        /// a needed column is not evaluated.
         public var isNeeded = true
     }
 

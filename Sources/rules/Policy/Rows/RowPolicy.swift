@@ -64,7 +64,7 @@ public struct MembershipKeys: Sendable, Hashable {
     public var keys: [[UInt8]]
     /// True if some row's key is NULL.
     public var hasNull: Bool
-    /// True if there is any row.
+    /// True if the membership has any row.
     public var hasRows: Bool
     /// True if PostgreSQL refuses to read the keys and would refuse again. The policy then fails where it needs them.
     public var hasFailed: Bool

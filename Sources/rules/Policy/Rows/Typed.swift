@@ -45,7 +45,7 @@ struct Typed {
 struct Undecided: Error {}
 
 extension Term {
-    /// True if the term's value is already known.
+    /// True if the term is a constant, or an array of constants.
     fileprivate var isPlain: Bool {
         switch self {
         case .constant: true
