@@ -7,22 +7,27 @@ final class Backlog {
         var continues: Bool
     }
 
-    /// Queue of entries, with `head` as the index of the first. Entries come and go in batches, so an array is enough.
+    /// Queue of entries: those from index `head` on are still to be sent. Batches of entries are added and removed, so
+    /// an array is enough.
     private var entries: [Entry] = []
+    /// Index in `entries` of the first entry that is still to be sent.
     private var head = 0
+    /// Number of bytes that the entries hold together.
     private(set) var byteCount = 0
-    /// Number of bytes at the front that TLS has already put into a record. They must be offered again unchanged.
+    /// Number of bytes at the front that TLS has already put into a record. They must be offered to OpenSSL again
+    /// unchanged.
     private var committed = 0
-    /// Time at which the connection last took bytes.
+    /// Monotonic time, in nanoseconds, at which the connection last took bytes.
     private(set) var takenAt: UInt64 = 0
-    /// Seat of the connection; nil while the backlog is free.
+    /// Seat of the connection: its index in the loop's table. Nil while no connection uses the backlog.
     private(set) var seat: Int?
 
     var isEmpty: Bool { head == entries.count }
     var count: Int { entries.count - head }
     subscript(_ index: Int) -> Entry { entries[head + index] }
 
-    /// Starts as the empty backlog of a connection, of whose output TLS has put `committed` bytes into a record.
+    /// Starts an empty backlog for a connection. TLS has already put `committed` bytes of the connection's output into
+    /// a record.
     func start(seat: Int, committed: Int, at now: UInt64) {
         self.seat = seat
         self.committed = committed
@@ -35,7 +40,7 @@ final class Backlog {
         byteCount += Int(entry.extent.length)
     }
 
-    /// Records that the connection took bytes.
+    /// Records the time at which the connection took bytes.
     func take(at now: UInt64) { takenAt = now }
 
     /// Records that TLS has put the first `bytes` bytes into a record.
@@ -73,7 +78,7 @@ final class Backlog {
         }
     }
 
-    /// Drops every frame that has not begun. Copies the rest of the frame that has begun into its own memory.
+    /// Drops every frame of which no byte was sent. Copies the rest of a partly sent frame into memory of its own.
     func dropWhatWasNotBegun(_ arena: PieceArena) {
         var kept: [Entry] = []
         var keptBytes = 0
@@ -96,7 +101,7 @@ final class Backlog {
         byteCount = keptBytes
     }
 
-    /// Releases everything. Another connection may have the backlog then.
+    /// Releases all chunks and detaches the connection. Another connection may use the backlog afterwards.
     func end(_ arena: PieceArena) {
         for index in head..<entries.count { arena.release(entries[index].extent.chunk) }
         entries = []
@@ -111,7 +116,7 @@ final class Backlog {
     /// Approximate number of bytes that a socket takes at once after it was full.
     private static let resumeBytes = 256 << 10
 
-    /// Gathers the next bytes, as many as a socket may take.
+    /// Gathers the next bytes into `batch`, about as many as a socket takes at once.
     func fill(_ batch: Gather, _ arena: PieceArena) {
         batch.reset()
         for index in head..<entries.count {
@@ -123,7 +128,7 @@ final class Backlog {
         batch.finish()
     }
 
-    /// Returns the next TLS record.
+    /// Returns the next TLS record, made from the bytes at the front. Removes nothing.
     func record(in area: RecordArea, _ arena: PieceArena) -> UnsafeRawBufferPointer {
         area.begin()
         for index in head..<entries.count {

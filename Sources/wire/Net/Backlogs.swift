@@ -1,20 +1,20 @@
 import Diagnostics
 
-/// Backlogs of one loop's blocked connections, and their limits. Index 0 stands for none.
+/// Backlogs of one loop's blocked connections, and their limits. Index 0 means "no backlog".
 struct Backlogs {
     private let settings: SocketSettings
     private var all = [Backlog()]
     private var free: [UInt32] = []
     /// Number of connections that have a backlog.
     private(set) var count = 0
-    /// Bytes of backlogs freed since memory was last given back to the system.
+    /// Number of bytes in backlogs that were freed since the loop last returned memory to the system.
     private var freedBytes = 0
 
     init(_ settings: SocketSettings) { self.settings = settings }
 
     subscript(index: UInt32) -> Backlog { all[Int(index)] }
 
-    /// Gives a connection a backlog. Returns its index.
+    /// Assigns a free backlog to the connection in a seat. Returns the backlog's index.
     mutating func take(seat: Int, committed: Int, at now: UInt64) -> UInt32 {
         if free.isEmpty {
             free.append(UInt32(all.count))
@@ -26,7 +26,7 @@ struct Backlogs {
         return index
     }
 
-    /// Empties a backlog, which another connection may have then.
+    /// Empties a backlog and makes it free for another connection.
     mutating func release(_ index: UInt32, _ arena: PieceArena) {
         guard index != 0 else { return }
         assert(all[Int(index)].seat != nil, "a backlog is released once")
@@ -36,7 +36,8 @@ struct Backlogs {
         count -= 1
     }
 
-    /// Drops the frames of a backlog that have not begun. Returns the bytes that were in it before.
+    /// Drops the frames of a backlog of which no byte was sent. Returns the number of bytes that the backlog held
+    /// before.
     mutating func drop(_ index: UInt32, _ arena: PieceArena) -> Int {
         let bytes = all[Int(index)].byteCount
         all[Int(index)].dropWhatWasNotBegun(arena)
@@ -44,12 +45,12 @@ struct Backlogs {
         return bytes
     }
 
-    /// Backlogs of connections.
+    /// Backlogs that a connection uses.
     var inUse: [Backlog] { all.filter { $0.seat != nil } }
 
     // MARK: Limits
 
-    /// Size of a backlog compared with the limits.
+    /// Classes of a backlog's size, by the limits in `SocketSettings`.
     enum Size { case small, filled, tooLarge }
 
     func size(of backlog: Backlog) -> Size {
@@ -57,14 +58,15 @@ struct Backlogs {
         return backlog.byteCount > filledBytes ? .filled : .small
     }
 
-    /// Size of a backlog above which a connection counts as filled. The more connections are blocked, the lower the
-    /// size, so that together they hold little.
+    /// Number of bytes above which a backlog counts as filled. The number falls as more connections are blocked, so
+    /// that all backlogs together hold little memory.
     private var filledBytes: Int {
         let share = settings.outboxTotalBytes / 4 / max(1, count)
         return min(settings.filledBytes, max(share, Limits.leastFilledBytes))
     }
 
-    /// Returns the time at which a connection has taken nothing of its backlog for too long; `.max` for never.
+    /// Returns the monotonic time, in nanoseconds, at which a connection has taken nothing for `outboxAge`; `.max` for
+    /// never.
     func dueTime(of backlog: Backlog) -> UInt64 {
         let (due, isNever) = backlog.takenAt.addingReportingOverflow(settings.outboxAge.nanoseconds)
         return isNever ? .max : due
@@ -72,10 +74,10 @@ struct Backlogs {
 
     // MARK: Memory that slow connections held
 
-    /// True if so much was freed that it should go back to the system, because slow connections are few.
+    /// True if the freed backlogs were so large that the process should return memory to the system.
     var haveFreedMuch: Bool { freedBytes >= Limits.givenBackBytes }
 
-    /// True if much was freed. The caller gives it back, and counting starts again.
+    /// True if the caller should return memory to the system now. Counting then starts again at zero.
     mutating func takeFreed() -> Bool {
         defer { if haveFreedMuch { freedBytes = 0 } }
         return haveFreedMuch

@@ -1,16 +1,16 @@
 import System
 
-/// Record of one connection in its loop. It is small and plain, because most connections wait most of the time. Data
-/// that only some need for a while (incomplete input, blocked output, TLS) is stored elsewhere.
+/// Record of one connection in its loop. It is small and plain, because most connections are idle most of the time.
+/// Data that few connections need (incomplete input, blocked output, TLS) is stored elsewhere.
 struct Connection: BitwiseCopyable {
     enum Stage: UInt8, BitwiseCopyable {
         /// The seat is free. Zeroed memory also has this stage.
         case free
         case handshaking
         case open
-        /// Queued output is still sent; input is no longer read.
+        /// The hub still sends queued output. It no longer reads input.
         case closing
-        /// The loop has finished sending and waits until the peer has seen it.
+        /// The hub has finished sending. It keeps the socket open until the peer has closed too, or until the deadline.
         case lingering
         /// The socket is closed. The loop tells the application at the end of the turn.
         case ended
@@ -26,10 +26,10 @@ struct Connection: BitwiseCopyable {
         static let isReadAgain = Flags(rawValue: 4)
         /// The peer has finished sending.
         static let peerFinished = Flags(rawValue: 8)
-        /// The application has been told of the connection.
+        /// The loop has called the application's `opened` for the connection.
         static let wasOpened = Flags(rawValue: 16)
         static let hasFallenBehind = Flags(rawValue: 32)
-        /// The connection is in the list of those with output queued since the last `takeSent()`.
+        /// The connection is in the list of those for which output was queued since the last `takeSent()`.
         static let wasSent = Flags(rawValue: 64)
         /// The backlog has exceeded `filledBytes` and has not been emptied since.
         static let isFilled = Flags(rawValue: 128)
@@ -37,12 +37,13 @@ struct Connection: BitwiseCopyable {
 
     /// Output queued in this turn: a list of links in the loop's outboxes.
     struct Outbox: BitwiseCopyable {
-        /// First and last link; 0 for none.
+        /// First link of the list; 0 if nothing is queued.
         private(set) var first: UInt32 = 0
+        /// Last link of the list; 0 if nothing is queued.
         private var last: UInt32 = 0
         private(set) var byteCount: UInt32 = 0
 
-        /// Adds a link at the end. Returns the link before it, 0 if there is none.
+        /// Appends a link. Returns the link before it; 0 if the list was empty.
         @inline(__always)
         mutating func append(_ link: UInt32, byteCount: UInt32) -> UInt32 {
             defer { last = link }
@@ -65,11 +66,12 @@ struct Connection: BitwiseCopyable {
     private(set) var session: UInt32 = 0
     var input = KeptInput()
     var activity: PeerActivity
-    /// Index, among the loop's accounts, of the budget that pays for the incomplete message.
+    /// Index, in the loop's `InputAccounts`, of the budget that the connection's incomplete input is charged to.
     private(set) var account: UInt16 = 0
-    /// Time at which handshake, closing or lingering must be done; 0 for never.
+    /// Monotonic time, in nanoseconds, at which the handshake, the closing or the lingering must be done; 0 for no
+    /// deadline.
     private(set) var deadline: UInt64 = 0
-    /// Reason of the end, once it is decided.
+    /// Reason of the connection's end. Meaningless until the loop has decided to end the connection.
     private(set) var end = ConnectionEnd.stopped
 
     init(descriptor: Int32, generation: UInt32, stage: Stage, now: UInt64) {
@@ -81,7 +83,7 @@ struct Connection: BitwiseCopyable {
 
     // Inlined, because a call would copy the whole record.
     @inline(__always) var isLive: Bool { stage != .free && stage != .ended }
-    /// True if the connection has a socket. Simulated clients have none (`FrameWitness`).
+    /// True if the connection has a socket. Simulated clients have none; see `FrameWitness`.
     @inline(__always) var hasSocket: Bool { descriptor >= 0 }
     @inline(__always) func has(_ flag: Flags) -> Bool { flags.contains(flag) }
 
@@ -115,7 +117,8 @@ struct Connection: BitwiseCopyable {
 
     mutating func startLingering() { stage = .lingering }
 
-    /// Ends the connection, whose socket the loop has closed. Its input stays until the application has been told.
+    /// Records the end of the connection, whose socket the loop has closed. The input stays in memory until the loop
+    /// has told the application.
     mutating func end(_ reason: ConnectionEnd) {
         outbox = Outbox()
         descriptor = -1
@@ -130,8 +133,8 @@ struct Connection: BitwiseCopyable {
 
     // MARK: Parts that lie elsewhere
 
-    /// Takes the connection out of the list of queued output. Returns the first link, 0 if nothing is queued; nil if
-    /// the connection has ended.
+    /// Takes the connection out of the list of queued output. Returns the first link, or 0 if nothing is queued; nil if
+    /// the connection can send no more.
     @inline(__always)
     mutating func takeOutbox() -> UInt32? {
         flags.remove(.isQueued)
@@ -145,13 +148,13 @@ struct Connection: BitwiseCopyable {
         self.backlog = backlog
     }
 
-    /// Removes the index of the backlog and returns it; 0 if there is none.
+    /// Removes and returns the index of the backlog; 0 if there is none.
     mutating func takeBacklog() -> UInt32 {
         defer { backlog = 0 }
         return backlog
     }
 
-    /// Removes the index of the TLS session and returns it; 0 if there is none.
+    /// Removes and returns the index of the TLS session; 0 if there is none.
     mutating func takeSession() -> UInt32 {
         defer { session = 0 }
         return session
@@ -161,7 +164,7 @@ struct Connection: BitwiseCopyable {
 
     // MARK: Events
 
-    /// Events that matter in the present stage; nil if the stage decides about them itself.
+    /// Events for which epoll should watch in the present stage; nil if the code for that stage chooses them.
     var wantedEvents: Epoll.Events? {
         let room: Epoll.Events = backlog == 0 ? [] : .writable
         switch stage {
@@ -172,7 +175,7 @@ struct Connection: BitwiseCopyable {
         }
     }
 
-    /// Records the events for which epoll watches the connection. Returns false if they are the same as before.
+    /// Records the events for which epoll watches the connection. Returns true if they differ from the events before.
     mutating func isNewlyWatched(for events: Epoll.Events) -> Bool {
         let bits = UInt16(truncatingIfNeeded: events.rawValue)
         defer { watched = bits }
@@ -181,18 +184,20 @@ struct Connection: BitwiseCopyable {
 
     // MARK: The sweep
 
-    /// Finding of a sweep about one connection.
+    /// Result of checking one connection for overdue work.
     enum SweepFinding: Equatable {
-        /// Time before which nothing is overdue; `.max` for never.
+        /// No work is overdue. The next check is needed at this monotonic time, in nanoseconds; `.max` for never.
         case nothing(before: UInt64)
-        /// Handshake, closing or lingering has taken too long.
+        /// The handshake, the closing or the lingering has taken too long.
         case deadlineIsPast
+        /// A message from the peer was not complete in time.
         case inputIsOverdue
-        /// Silence for the idle limit, and the time of the next check.
+        /// The peer has sent nothing for the idle limit. The next check is needed at this monotonic time, in
+        /// nanoseconds.
         case silence(next: UInt64)
     }
 
-    /// Checks whether the connection is overdue. A silent connection's idle time starts again.
+    /// Checks whether anything of the connection is overdue. For a silent connection the idle time starts again.
     mutating func sweep(at now: UInt64, unfinishedLimit: UInt64) -> SweepFinding {
         if deadline != 0 { return deadline > now ? .nothing(before: deadline) : .deadlineIsPast }
         let due = stage == .open ? input.dueTime(limit: unfinishedLimit) : .max
@@ -204,20 +209,22 @@ struct Connection: BitwiseCopyable {
     }
 }
 
-/// Times at which the peer of a connection sent something, and the limit of its silence.
+/// Record of when a connection's peer last sent bytes, and of how long it may send none. Times are monotonic, in
+/// nanoseconds.
 struct PeerActivity: BitwiseCopyable {
     private var lastReceived: UInt64
-    /// Latest time after which the peer certainly sent something that the loop has read; 0 if unknown.
+    /// Time after which the peer certainly sent some of the bytes that the loop has read; 0 if unknown. The newest such
+    /// time is kept.
     private(set) var heardAfter: UInt64 = 0
-    /// Idle limit; 0 for none.
+    /// Time for which the peer may send nothing, in milliseconds; 0 for no limit.
     private var idleMilliseconds: UInt32 = 0
-    /// True if the next bytes that are read may have arrived before the loop last looked.
+    /// True if the next bytes that the loop reads may have arrived before its last look for events.
     private var inputMayHaveWaited = false
 
     init(now: UInt64) { lastReceived = now }
 
-    /// Records input that was read now, after a loop that had last looked for input at `lookedAt`. `fillsRoom`: the
-    /// socket may hold more.
+    /// Records that the loop read input at `now`, having last looked for events at `lookedAt`. With `fillsRoom` the
+    /// input filled the buffer, so the socket may hold more.
     @inline(__always)
     mutating func receive(at now: UInt64, lookedAt: UInt64, fillsRoom: Bool) {
         lastReceived = now
@@ -225,11 +232,11 @@ struct PeerActivity: BitwiseCopyable {
         inputMayHaveWaited = fillsRoom
     }
 
-    /// Records that the loop leaves input in the socket for now.
+    /// Records that the loop leaves input in the socket, so the next input that it reads may be old.
     mutating func leaveInput() { inputMayHaveWaited = true }
 
-    /// Sets the idle limit, 0 for none. Returns the limit as it is kept: in milliseconds, rounded up, because 0 would
-    /// mean no limit.
+    /// Sets the idle limit; 0 means none. Returns the limit in nanoseconds as stored: rounded up to whole milliseconds,
+    /// so that a short limit does not become 0.
     mutating func setIdleLimit(nanoseconds: UInt64) -> UInt64 {
         idleMilliseconds = UInt32(clamping: nanoseconds / 1_000_000 + (nanoseconds % 1_000_000 > 0 ? 1 : 0))
         return UInt64(idleMilliseconds) * 1_000_000
@@ -237,7 +244,7 @@ struct PeerActivity: BitwiseCopyable {
 
     mutating func restartSilence(at now: UInt64) { lastReceived = now }
 
-    /// Time at which the silence reaches the idle limit; `.max` without a limit.
+    /// Time at which the peer will have sent nothing for the idle limit; `.max` without a limit.
     var silentAt: UInt64 {
         idleMilliseconds == 0 ? .max : lastReceived + UInt64(idleMilliseconds) * 1_000_000
     }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Connections of one loop. Each has a seat: an index that is reused after the connection has ended.
+/// Connections of one loop. Each has a seat: an index in the table, reused after the connection has ended.
 ///
 /// The whole table is one reservation of zeroed memory. A seat that was never used costs only address space, and no
 /// seat ever moves.
@@ -8,7 +8,7 @@ import Glibc
 final class ConnectionTable {
     private let base: UnsafeMutablePointer<Connection>
     let capacity: Int
-    /// First of the seats that were never used.
+    /// Number of seats that were ever used. All seats from this index on are still zeroed memory.
     private(set) var highWater = 0
     private let freed = PlainArray<UInt32>()
     private(set) var count = 0
@@ -41,7 +41,7 @@ final class ConnectionTable {
         }
     }
 
-    /// Returns the seat of a connection that still exists.
+    /// Returns the seat of a connection; nil if the connection has ended.
     @inline(__always)
     func seat(of id: ConnectionID) -> Int? {
         let seat = Int(id.seat)
@@ -52,7 +52,7 @@ final class ConnectionTable {
 
     func id(of seat: Int) -> ConnectionID { ConnectionID(seat: UInt32(seat), generation: self[seat].generation) }
 
-    /// Takes a free seat, with a generation that the seat never had before; nil if all are taken.
+    /// Takes a free seat and gives it a generation that it never had before. Returns nil if no seat is free.
     func take(descriptor: Int32, stage: Connection.Stage, now: UInt64) -> Int? {
         let seat: Int
         if let reused = freed.popLast() {

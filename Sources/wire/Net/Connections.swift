@@ -2,10 +2,10 @@ import Crypto
 import Diagnostics
 import System
 
-/// Connections of one loop with what belongs to them: sockets, TLS sessions, backlogs and the memory of their input.
+/// Connections of one loop and their resources: sockets, TLS sessions, backlogs and the memory of their input.
 ///
-/// It changes their stages and notes, for the end of the turn, what the application must learn. It never calls the
-/// application.
+/// Changes the connections' stages, and collects reports for the application. The loop delivers the reports at the end
+/// of the turn; this class never calls the application.
 final class Connections {
     let table: ConnectionTable
     let epoll: Epoll
@@ -44,7 +44,7 @@ final class Connections {
 
     // MARK: Events
 
-    /// Starts to watch a new connection.
+    /// Starts to watch the socket of a new connection with epoll.
     func startWatching(_ seat: Int) throws(SystemError) {
         let events: Epoll.Events = [.readable, .peerFinished]
         try epoll.add(table[seat].descriptor, events, key: Key.connection(table.id(of: seat)))
@@ -82,8 +82,8 @@ final class Connections {
         watch(seat)
     }
 
-    /// Finishes sending after the kernel has all output. The socket stays open until the peer has seen the end, or the
-    /// time is up.
+    /// Finishes sending, once the kernel has all output. The socket stays open until the peer has closed too, or until
+    /// the deadline.
     func finishClosing(_ seat: Int) {
         if !table[seat].hasSocket || table[seat].has(.peerFinished) {
             return end(seat, table[seat].end, byReset: false)
@@ -94,7 +94,7 @@ final class Connections {
         watch(seat)
     }
 
-    /// Closes the socket at once. The application is told at the end of the turn.
+    /// Closes the connection's socket at once. The loop tells the application at the end of the turn.
     func end(_ seat: Int, _ reason: ConnectionEnd, byReset: Bool) {
         guard table[seat].isLive else { return }
         let descriptor = table[seat].descriptor
@@ -105,19 +105,20 @@ final class Connections {
         reports.ended.append(UInt32(seat))
     }
 
-    /// Frees the seat and the input of a connection that has ended.
+    /// Frees the seat and the input of an ended connection.
     func release(_ seat: Int) {
         changeInput(seat) { input in
             input.hold(0, restarting: false, now: clock.now)
             input.forget(now: clock.now)
         }
-        // A list of this turn may still contain the seat, which may then belong to another connection. That is harmless.
+        // A list of this turn may still contain the seat, and another connection may take the seat meanwhile. That is
+        // harmless.
         table.giveBack(seat)
     }
 
     // MARK: Backlogs
 
-    /// Keeps the remaining output of a connection whose socket is full, until there is room.
+    /// Moves the unsent output of a connection, whose socket is full, to a backlog.
     func block(_ seat: Int, _ rest: UInt32, skipping sent: Int, committed: Int = 0) {
         table[seat].block(by: backlogs.take(seat: seat, committed: committed, at: clock.now))
         addToBacklog(seat, rest, skipping: sent)
@@ -137,22 +138,22 @@ final class Connections {
         }
     }
 
-    /// Records that a connection has taken its whole backlog.
+    /// Records that the socket has taken the connection's whole backlog.
     func unblock(_ seat: Int) {
         releaseBacklog(seat)
         watch(seat)
         if table[seat].clear(.isFilled) { reports.drained.append(UInt32(seat)) }
     }
 
-    /// Marks a connection as too slow. The loop then drops its queue except for the frame in progress, after which a
-    /// last message is still valid.
+    /// Marks a connection as too slow. The loop then drops its queued output except the rest of a partly sent frame, so
+    /// that a last message can still follow.
     func fall(_ seat: Int) {
         guard table[seat].stage == .open, table[seat].set(.hasFallenBehind) else { return }
         metrics.connectionsFellBehind.add()
         reports.fallen.append(UInt32(seat))
     }
 
-    /// Drops the queued frames that have not begun. Returns the bytes that were queued.
+    /// Drops the queued frames of which no byte was sent. Returns the number of bytes that were queued.
     func dropBacklog(_ seat: Int) -> Int {
         let index = table[seat].backlog
         guard index != 0 else { return 0 }
@@ -160,7 +161,8 @@ final class Connections {
         return backlogs.drop(index, outboxes.arena)
     }
 
-    /// Drops the largest backlogs, if all blocked connections together hold too much.
+    /// Drops the largest backlogs until all blocked connections of the loop together hold no more than
+    /// `outboxTotalBytes`.
     func dropMostBehind() {
         guard outboxes.arena.heldBytes > settings.outboxTotalBytes else { return }
         let behind = backlogs.inUse.sorted { $0.byteCount > $1.byteCount }
@@ -176,7 +178,7 @@ final class Connections {
         requestGivingBack()
     }
 
-    /// Requests a sweep, which gives memory back, if slow connections have freed much.
+    /// Requests a sweep that returns memory to the system, if ended or dropped backlogs have freed much.
     private func requestGivingBack() {
         if backlogs.haveFreedMuch { requestSweep(at: clock.time(after: Limits.giveBackDelay.nanoseconds)) }
     }
@@ -185,7 +187,8 @@ final class Connections {
 
     func bill(_ seat: Int, to budget: InputBudget) { accounts.bill(&table[seat], to: budget) }
 
-    /// Changes the input of a connection, charges its budget, and notes the connection if that has no room.
+    /// Changes a connection's input and charges the difference to its budget. If the budget has no room, adds the
+    /// connection to the reports.
     @inline(__always)
     func changeInput(_ seat: Int, _ change: (inout KeptInput) -> Void) {
         let before = table[seat].input
@@ -199,7 +202,7 @@ final class Connections {
         if bytes > bytesBefore, hasNoRoom(seat) { reports.overfull.append(UInt32(seat)) }
     }
 
-    /// True if an open connection must be closed because its input exceeds the budget.
+    /// True if an open connection must be closed because its incomplete input exceeds the budget.
     func hasNoRoom(_ seat: Int) -> Bool {
         table[seat].stage == .open && accounts.haveNoRoom(for: table[seat])
     }
@@ -213,15 +216,16 @@ final class Connections {
         if limit > 0 { requestSweep(at: clock.now + limit) }
     }
 
-    /// Returns the time of a deadline, which is never 0, and requests a sweep for it.
+    /// Returns the monotonic time, in nanoseconds, that lies `limit` ahead, and requests a sweep for it. Never returns
+    /// 0.
     private func deadline(within limit: Duration) -> UInt64 {
         let deadline = max(clock.time(after: limit.nanoseconds), 1)
         requestSweep(at: deadline)
         return deadline
     }
 
-    /// Marks connections as too slow that have taken nothing for too long, and gives memory back. Returns the time of
-    /// the next check.
+    /// Marks those connections as too slow that have taken nothing for `outboxAge`. Returns freed memory to the system.
+    /// Returns the time of the next check.
     func sweepBacklogs() -> UInt64 {
         var next = UInt64.max
         for backlog in backlogs.inUse {

@@ -1,14 +1,14 @@
 /// Observer of frames for clients without a socket.
 ///
-/// Such a client is a connection like any other, except that its bytes are not passed to the kernel. Benchmarks use it
-/// to measure the hub's own cost of a delivery, with the same code as for real clients.
+/// A client without a socket has a connection like any other, but the loop passes its bytes to the witness and not to
+/// the kernel. Benchmarks use it to measure the hub's own cost of a delivery, with the same code as for real clients.
 public protocol FrameWitness: AnyObject {
-    /// True if the observer wants the frames; false if it only counts them.
+    /// True if the loop should pass the frames to `saw`; false if it should pass only their number to `counted`.
     var looksInside: Bool { get }
 
-    /// Receives the number of frames that were sent to a connection in this turn.
+    /// Receives the number of frames that the loop sent to a connection in one flush.
     func counted(_ frames: Int, to connection: ConnectionID)
 
-    /// Receives the bytes that were sent to a connection: one or more whole frames.
+    /// Receives the bytes that the loop sent to a connection in one flush: one or more whole frames.
     func saw(_ frames: RawSpan, to connection: ConnectionID)
 }

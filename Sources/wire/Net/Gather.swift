@@ -1,8 +1,8 @@
 import Diagnostics
 import Glibc
 
-/// Collector of pieces for one call to the kernel. It joins pieces that are neighbours in memory, copies small pieces
-/// side by side, and passes large ones by pointer.
+/// Collector of the memory ranges that one call to the kernel sends. It joins pieces that are neighbours in memory,
+/// copies small pieces side by side, and passes large ones by pointer.
 ///
 /// Small pieces are copied because the kernel takes longer for a list of a hundred pointers than the copy takes.
 @safe
@@ -32,21 +32,21 @@ final class Gather {
         unsafe scratch.deallocate()
     }
 
-    /// Discards all batches and starts the first of several that stay valid together.
+    /// Discards all batches and starts a new one. Batches started later with `begin` stay valid together with it.
     func reset() {
         rangeEnd = 0
         scratchUsed = 0
         begin()
     }
 
-    /// Starts a batch after those gathered before.
+    /// Starts another batch. The batches gathered before stay valid.
     func begin() {
         firstRange = rangeEnd
         lastIsScratch = false
         byteCount = 0
     }
 
-    /// True if another batch of usual size fits after those gathered before.
+    /// True if another batch of usual size fits beside the batches gathered before.
     var hasRoom: Bool {
         rangeCapacity - rangeEnd >= Gather.usualRanges && scratchCapacity - scratchUsed >= Gather.usualScratch
     }
@@ -57,7 +57,7 @@ final class Gather {
     /// Number of ranges in the current batch; each is one `iovec`.
     var rangeCount: Int { rangeEnd - firstRange }
 
-    /// Adds a piece. Returns false if the batch is full and must be sent first.
+    /// Adds a piece to the current batch. Returns false if the batch is full and must be sent first.
     @inline(__always)
     func add(_ start: UnsafeMutableRawPointer, _ length: Int) -> Bool {
         byteCount += length
@@ -124,7 +124,7 @@ final class Gather {
         unsafe UnsafeMutableBufferPointer(start: ranges + firstRange, count: rangeCount)
     }
 
-    /// The batch if it is a single range. Valid until `reset`.
+    /// Single range that the current batch consists of; nil if the batch has no or several ranges. Valid until `reset`.
     var single: UnsafeRawBufferPointer? {
         guard rangeCount == 1 else { return nil }
         // SAFETY: the range is initialised.

@@ -1,10 +1,11 @@
 import Diagnostics
 import Synchronization
 
-/// Limit of the memory for incomplete messages and requests of all clients: bytes that are kept until the rest arrives.
+/// Limit of the memory that all clients' incomplete messages and requests use: bytes that the hub keeps until the rest
+/// arrives.
 ///
-/// All loops share one budget. A budget for some of the clients also counts against a larger one. So these clients
-/// cannot use up the memory of the others.
+/// All loops share one budget. A budget for some of the clients also counts against the budget `whole`, so these
+/// clients cannot use up the memory of the others.
 public final class InputBudget: Sendable {
     private let limit: Int
     private let whole: InputBudget?
@@ -23,7 +24,7 @@ public final class InputBudget: Sendable {
     }
 
     /// True if a connection that holds `bytes` must be closed. A connection that holds little is closed only at twice
-    /// the limit, so that a few large messages do not harm many clients with small ones.
+    /// the limit, so that a few large messages do not end many clients with small ones.
     func isExceeded(byHolderOf bytes: Int) -> Bool {
         let allowed = bytes <= Self.little ? 2 * limit : limit
         return used.load(ordering: .relaxed) > allowed || whole?.isExceeded(byHolderOf: bytes) ?? false
@@ -32,7 +33,7 @@ public final class InputBudget: Sendable {
     static let little = 256 << 10
 }
 
-/// Budgets that pay for the incomplete input of one loop's connections: first the common one, then others by index.
+/// Budgets to which one loop charges the incomplete input of its connections. Index 0 is the common budget.
 struct InputAccounts {
     private var budgets: [InputBudget]
     private let metrics: ProcessMetrics
@@ -42,7 +43,7 @@ struct InputAccounts {
         self.metrics = metrics
     }
 
-    /// Charges a connection's incomplete input, also what it holds now, to a budget.
+    /// Charges a connection's incomplete input to a budget from now on, and moves the bytes that it holds already.
     mutating func bill(_ connection: inout Connection, to budget: InputBudget) {
         let held = connection.input.chargedBytes
         charge(connection.account, from: held, to: 0)
@@ -52,13 +53,13 @@ struct InputAccounts {
 
     private mutating func account(of budget: InputBudget) -> UInt16 {
         if let known = budgets.firstIndex(where: { $0 === budget }) { return UInt16(known) }
-        // The index is used up after that many budgets, so the common budget pays.
+        // Once all indexes are used, the common budget is charged.
         guard budgets.count < Int(UInt16.max) else { return 0 }
         budgets.append(budget)
         return UInt16(budgets.count - 1)
     }
 
-    /// Charges the difference of the bytes that a connection holds.
+    /// Charges a budget with the difference of the bytes that a connection holds.
     @inline(__always)
     func charge(_ account: UInt16, from before: Int, to after: Int) {
         guard before != after else { return }
@@ -66,7 +67,7 @@ struct InputAccounts {
         metrics.unfinishedInputBytes.add(Int64(after - before))
     }
 
-    /// True if a connection must be closed for the memory of its incomplete input.
+    /// True if a connection must be closed because its incomplete input exceeds its budget.
     func haveNoRoom(for connection: Connection) -> Bool {
         let held = connection.input.chargedBytes
         return held > 0 && budgets[Int(connection.account)].isExceeded(byHolderOf: held)

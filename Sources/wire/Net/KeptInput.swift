@@ -1,9 +1,10 @@
 import Diagnostics
 import Glibc
 
-/// Input of one connection that its application has not consumed yet, and the time since when it is incomplete.
+/// Input of one connection that the application has not consumed yet, and the time since which a message is incomplete.
 ///
-/// Plain, because it lies in the table of connections. The loop calls `forget` when a connection has ended.
+/// The type is plain, because it lies in the table of connections. It frees no memory by itself: the loop calls
+/// `forget` when a connection has ended.
 @safe
 struct KeptInput: BitwiseCopyable {
     private(set) var start: UnsafeMutableRawPointer?
@@ -11,9 +12,9 @@ struct KeptInput: BitwiseCopyable {
     private var capacity: UInt32 = 0
     /// Number of input bytes below which the loop does not call the application.
     private var wanted: UInt32 = 0
-    /// Bytes that the application holds of an incomplete message.
+    /// Number of bytes that the application itself stores of an incomplete message.
     private var held: UInt32 = 0
-    /// Time since when a message is incomplete; 0 if none is.
+    /// Monotonic time, in nanoseconds, since which a message is incomplete; 0 if none is.
     private(set) var unfinishedSince: UInt64 = 0
 
     init() {
@@ -21,17 +22,18 @@ struct KeptInput: BitwiseCopyable {
         unsafe start = nil
     }
 
-    /// Size up to which kept input is copied before new input, so that a client that sends few bytes at a time costs
-    /// little memory.
+    /// Number of bytes up to which the loop copies kept input in front of new input. So a client that sends few bytes
+    /// at a time costs little memory.
     static let smallBytes = 4096
 
-    /// True if new input goes behind the kept input in place, because a copy for each read would cost quadratic time.
+    /// True if the loop reads new input directly after the kept input. Copying a large input at each read would take
+    /// quadratic time.
     var isLarge: Bool { count > UInt32(Self.smallBytes) }
 
-    /// Bytes of input that are not counted, because they fit at the beginning of the shared buffer.
+    /// Number of bytes that are not counted, because so much input fits at the beginning of the shared buffer.
     private static let uncountedBytes = 16 << 10
 
-    /// Bytes of memory that count against a budget.
+    /// Number of bytes that count against a budget.
     var chargedBytes: Int {
         let bytes = Int(capacity) + Int(held)
         return bytes > Self.uncountedBytes ? bytes : 0
@@ -39,20 +41,21 @@ struct KeptInput: BitwiseCopyable {
 
     // MARK: Bytes
 
-    /// Copies the input to the front of an area, which is larger than `smallBytes`. Returns the number of bytes.
+    /// Copies the input to the beginning of a memory area, which must be larger than `smallBytes`. Returns the number
+    /// of bytes.
     func copy(to area: UnsafeMutableRawPointer) -> Int {
         // SAFETY: the caller's area has room; `count` bytes are initialised.
         if let start = unsafe start { unsafe area.copyMemory(from: start, byteCount: Int(count)) }
         return Int(count)
     }
 
-    /// Makes room for more input behind the kept input.
+    /// Enlarges the memory, so that more input can be read directly after the kept input.
     mutating func growForMore() {
         let kept = Int(count)
         reserve(kept + min(max(kept, 16 << 10), Limits.inputGrowthBytes))
     }
 
-    /// Memory behind the input; nil without input.
+    /// Unused memory after the input; nil if there is no input.
     var room: UnsafeMutableRawBufferPointer? {
         // SAFETY: the memory is `capacity` long, of which `count` are filled.
         guard let start = unsafe start else { return nil }
@@ -62,7 +65,8 @@ struct KeptInput: BitwiseCopyable {
     /// Adds bytes that were written into `room`.
     mutating func append(_ bytes: Int) { count += UInt32(bytes) }
 
-    /// Keeps the bytes behind the first `consumed` of the `count` that the application has seen from `bytes` on.
+    /// Keeps the bytes that the application has not consumed: those from index `consumed` on, of the `count` bytes at
+    /// `bytes`.
     mutating func keep(_ bytes: UnsafeMutableRawPointer, _ count: Int, from consumed: Int, now: UInt64) {
         // The remaining bytes have just begun a message, unless the application holds an earlier part of it.
         if consumed > 0, held == 0 { unfinishedSince = 0 }
@@ -107,20 +111,20 @@ struct KeptInput: BitwiseCopyable {
         self.capacity = UInt32(capacity)
     }
 
-    // MARK: What the application does with it
+    // MARK: The application's part
 
-    /// Postpones calls to the application until there are `bytes` bytes.
+    /// Makes the loop call the application again only when there are `bytes` bytes of input.
     mutating func await(_ bytes: Int) { wanted = UInt32(clamping: bytes) }
 
-    /// True if `count` bytes are as many as the application waits for, which then waits no more.
+    /// True if `count` bytes are enough for the application. The wait that `await` started then ends.
     mutating func endsWait(with count: Int) -> Bool {
         guard count >= Int(wanted) else { return false }
         wanted = 0
         return true
     }
 
-    /// Records that the application holds `bytes` of an incomplete message. With `restarting` it is another message
-    /// than before.
+    /// Records that the application stores `bytes` of an incomplete message. With `restarting` it is a new message,
+    /// whose time starts now.
     mutating func hold(_ bytes: Int, restarting: Bool, now: UInt64) {
         held = UInt32(clamping: bytes)
         if restarting { unfinishedSince = 0 }
@@ -129,10 +133,11 @@ struct KeptInput: BitwiseCopyable {
 
     // MARK: The time of an incomplete message
 
-    /// Gives the peer its whole time again, because the hub has kept it waiting.
+    /// Restarts the peer's time to complete the message, because the hub has kept the peer waiting.
     mutating func restartTime() { unfinishedSince = 0 }
 
-    /// Returns the time at which the incomplete message must be complete; `.max` if there is none.
+    /// Returns the monotonic time, in nanoseconds, at which the incomplete message must be complete; `.max` if there is
+    /// none.
     func dueTime(limit: UInt64) -> UInt64 { unfinishedSince == 0 ? .max : unfinishedSince + limit }
 
     private mutating func updateTime(_ now: UInt64) {

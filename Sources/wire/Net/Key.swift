@@ -1,4 +1,4 @@
-/// Key that epoll returns with an event: a connection, the bell, or a listener.
+/// Number that epoll returns with an event: it stands for a connection, the bell, or a listener.
 enum Key {
     private static let special: UInt32 = .max
     static let bell = UInt64(special)

@@ -1,15 +1,18 @@
 import Diagnostics
 import System
 
-/// Listening sockets of one loop, which rest while the process has no room for connections.
+/// Listening sockets of one loop. The loop stops watching them for a while when the process has no descriptors or
+/// memory left.
 struct Listeners {
     private(set) var descriptors: [Int32]
-    /// Descriptor held in reserve. When descriptors run out, it makes room to accept one connection and close it.
+    /// Descriptor held in reserve. When descriptors run out, the loop closes it, accepts one connection in its place,
+    /// and resets that connection.
     private var reserve: Int32?
     /// Descriptor of which `reserve` is a duplicate.
     private let original: Int32
-    /// Time at which the rest ends; 0 without a rest.
+    /// Monotonic time, in nanoseconds, at which the loop watches the listeners again; 0 while it watches them.
     private var restsUntil: UInt64 = 0
+    /// Monotonic time, in nanoseconds, of the last refusal that was logged; 0 for none.
     private var lastReminder: UInt64 = 0
 
     init(_ descriptors: [Int32], duplicating original: Int32) {
@@ -26,7 +29,7 @@ struct Listeners {
         }
     }
 
-    /// Closes one listener after the other. The kernel refuses later connections.
+    /// Closes all listeners. The kernel refuses later connections.
     mutating func close() {
         for listener in descriptors { StreamSocket.close(listener) }
         descriptors = []
@@ -40,8 +43,9 @@ struct Listeners {
 
     // MARK: Shortage
 
-    /// Accepts and closes one waiting connection, with the descriptor held in reserve. Without a free descriptor no
-    /// connection can be accepted, and the listener would stay readable for ever. Returns false if the reserve is gone.
+    /// Accepts and resets one waiting connection, in place of the reserved descriptor. Without a free descriptor no
+    /// connection can be accepted, and the listener would stay readable for ever. Returns false if there is no reserved
+    /// descriptor any more.
     mutating func turnOneAway(_ listener: Int32) -> Bool {
         guard reserve != nil else { return false }
         closeReserve()
@@ -50,13 +54,13 @@ struct Listeners {
         return reserve != nil
     }
 
-    /// Stops watching the listeners for a while.
+    /// Stops watching the listeners for `Limits.acceptRest`.
     mutating func rest(_ epoll: borrowing Epoll, now: UInt64) {
         for listener in descriptors { epoll.remove(listener) }
         restsUntil = now + Limits.acceptRest.nanoseconds
     }
 
-    /// Watches the listeners again when their rest is over.
+    /// Watches the listeners again if their rest is over.
     mutating func resumeIfDue(_ epoll: borrowing Epoll, now: UInt64) {
         guard restsUntil > 0, now >= restsUntil else { return }
         if reserve == nil { reserve = DescriptorTable.duplicate(original) }
@@ -64,10 +68,10 @@ struct Listeners {
         do throws(SystemError) { try watch(by: epoll) } catch { rest(epoll, now: now) }
     }
 
-    /// Time at which a rest ends; `.max` without a rest.
+    /// Monotonic time, in nanoseconds, at which the rest ends; `.max` without a rest.
     var nextDuty: UInt64 { restsUntil > 0 ? restsUntil : .max }
 
-    /// True once in a while: the refusal of a connection is then worth a line in the log.
+    /// True if a refused connection should be logged: at most once per `Limits.troubleReminderInterval`.
     mutating func isRefusalWorthALine(now: UInt64) -> Bool {
         guard lastReminder == 0 || now - lastReminder > Limits.troubleReminderInterval.nanoseconds else { return false }
         lastReminder = now

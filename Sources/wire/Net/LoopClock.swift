@@ -1,15 +1,18 @@
 import Diagnostics
 import System
 
-/// Time of one loop: the present turn's, and the times at which the loop must run without an event.
+/// Clock of one loop: the time of the present turn, and the times at which the loop must run without an event. All
+/// times are monotonic, in nanoseconds.
 final class LoopClock {
     let source: any TimeSource
+    /// Time at which the present turn began handling events.
     private(set) var now: UInt64
-    /// Time of the last complete look at events. Input read in this turn arrived later, except what may have waited.
+    /// Time of the last turn that saw all pending events. Input read in this turn arrived later, unless the loop had
+    /// left it in the socket.
     private(set) var lookedAt: UInt64 = 0
     private var timers = TimerHeap()
     private var sweeps = SweepSchedule()
-    /// True if the next turn follows at once.
+    /// True if the next turn follows without waiting for an event.
     private(set) var isBusy = false
 
     init(_ source: any TimeSource) {
@@ -19,13 +22,13 @@ final class LoopClock {
 
     func update() { now = source.monotonicNanoseconds() }
 
-    /// Decides whether the next turn follows at once.
+    /// Sets whether the next turn follows without waiting for an event.
     func setBusy(_ isBusy: Bool) { self.isBusy = isBusy }
 
-    /// Records that the events of this turn were all that there were.
+    /// Records that this turn saw all pending events.
     func finishLook() { lookedAt = now }
 
-    /// Returns the time `nanoseconds` after now; `.max`, which means never, if the clock cannot express it.
+    /// Returns the time `nanoseconds` after now; `.max`, which means never, if the sum does not fit 64 bits.
     func time(after nanoseconds: UInt64) -> UInt64 {
         let (time, overflow) = now.addingReportingOverflow(nanoseconds)
         return overflow ? .max : time
@@ -34,10 +37,11 @@ final class LoopClock {
     /// Earliest time of a timer or sweep; `.max` if there is none.
     var nextDuty: UInt64 { min(timers.nextDeadline ?? .max, sweeps.next) }
 
-    /// Returns the milliseconds from this moment, which may be later than `now`, until a time.
+    /// Returns the milliseconds from now until a time. Reads the clock again, because `now` is the time at which the
+    /// turn began.
     func milliseconds(until time: UInt64) -> Int32 {
         let now = source.monotonicNanoseconds()
-        // Rounded up, because waking too early would mean waking twice.
+        // Rounded up: a loop that wakes too early would have to wait a second time.
         return time <= now ? 0 : Int32(clamping: (time - now) / 1_000_000 + 1)
     }
 
@@ -57,25 +61,26 @@ final class LoopClock {
 
     func requestSweep(at time: UInt64, seats: Int) { sweeps.request(at: time, seats: seats) }
 
-    /// True if a sweep is due. The caller makes it then, and requests the next.
+    /// True if a sweep is due. The caller then makes the sweep and requests the next one.
     func takeDueSweep() -> Bool { sweeps.takeDue(now) }
 }
 
-/// Times of the sweeps, which check the deadlines of all connections together, because a timer for each would wake the
-/// loop too often.
+/// Times of the sweeps. A sweep checks the deadlines of all connections together, because one timer per connection
+/// would wake the loop too often.
 struct SweepSchedule {
-    /// Time of the next sweep; `.max` for none.
+    /// Monotonic time, in nanoseconds, of the next sweep; `.max` for none.
     private(set) var next = UInt64.max
+    /// Monotonic time, in nanoseconds, of the last sweep.
     private var last: UInt64 = 0
 
-    /// Requests a sweep at a time, or later if the last sweep was shortly before. With more seats a sweep takes longer
-    /// and is rarer, but there is at least one per second.
+    /// Requests a sweep at a time, or later if the last sweep was too recent. With more seats the minimal distance
+    /// between two sweeps grows, up to one second.
     mutating func request(at time: UInt64, seats: Int) {
         let gap = min(max(UInt64(seats) * 20_000, 20_000_000), 1_000_000_000)
         next = min(next, max(time, last &+ gap))
     }
 
-    /// True if a sweep is due. The caller makes it then, and requests the next.
+    /// True if a sweep is due. The caller then makes the sweep and requests the next one.
     mutating func takeDue(_ now: UInt64) -> Bool {
         guard now >= next else { return false }
         last = now
@@ -85,7 +90,7 @@ struct SweepSchedule {
 }
 
 extension Duration {
-    /// Duration in whole nanoseconds, limited to the range from zero to 64 bits.
+    /// Duration in whole nanoseconds, limited to the range of `UInt64`: a negative duration gives 0.
     var nanoseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }

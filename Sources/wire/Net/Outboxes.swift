@@ -1,9 +1,9 @@
 import Bytes
 
-/// Output queued in this turn: for each connection a list of pieces, and the connections that have one.
+/// Output queued in this turn: one list of pieces per connection, and the connections that have a list.
 ///
-/// A list is known by its first link; link 0 means "none". Lists are valid until `endTurn`. A class, because each change
-/// of a value in the loop would cost a check for exclusive access, twice for every delivery.
+/// A list is identified by its first link; link 0 means "none". Lists are valid until `endTurn`. This is a class,
+/// because each change of a struct in the loop would cost a check for exclusive access, twice per delivery.
 final class Outboxes {
     /// Piece queued for one connection in this turn, linked to the next one.
     private struct Link: BitwiseCopyable {
@@ -16,7 +16,7 @@ final class Outboxes {
     private let links = PlainArray<Link>(capacity: 1024)
     private let queued = PlainArray<UInt32>(capacity: 1024)
     private var nextQueued = 0
-    /// Seats for which output was queued, since `recordSent()`.
+    /// Seats for which output was queued since the last `takeSent`, once `recordSent` has started the recording.
     private let sentSeats = PlainArray<UInt32>()
     private var recordsSent = false
     /// Largest number of bytes queued for one connection in this turn.
@@ -36,18 +36,18 @@ final class Outboxes {
         putInQueue(seat, &connection)
     }
 
-    /// Puts a connection into the queue of those that the next flush handles.
+    /// Puts a connection into the queue of connections that the next flush handles.
     @inline(__always)
     func putInQueue(_ seat: Int, _ connection: inout Connection) {
         if connection.set(.isQueued) { queued.append(UInt32(seat)) }
-        // A connection that is in the queue already may have been taken since: more output needs another acknowledgement.
+        // `takeSent` may already have returned a connection that is still queued. It must return that connection again.
         guard connection.set(.wasSent), recordsSent else { return }
         sentSeats.append(UInt32(seat))
     }
 
     var isEmpty: Bool { queued.isEmpty }
 
-    /// Returns the next connection to flush, also one that was queued after the flush began; nil at the end.
+    /// Returns the seat of the next connection to flush, including those queued during the flush; nil at the end.
     @inline(__always)
     func takeNext() -> Int? {
         guard nextQueued < queued.count else { return nil }
@@ -71,7 +71,8 @@ final class Outboxes {
         return count
     }
 
-    /// Starts to record for which connections output is queued, beginning with all that were sent something before.
+    /// Starts to record the connections for which output is queued. The record begins with all connections that were
+    /// sent something before.
     func recordSent(_ table: ConnectionTable) {
         guard !recordsSent else { return }
         recordsSent = true
@@ -105,7 +106,8 @@ final class Outboxes {
         return left == right
     }
 
-    /// Adds as many pieces of a list as fit a batch. Returns the link with which the next batch begins.
+    /// Adds pieces of a list to a batch until the batch is full. Returns the link with which the next batch begins; 0
+    /// at the end of the list.
     func fill(_ batch: Gather, from start: UInt32) -> UInt32 {
         var link = start
         while link != 0 {
@@ -119,7 +121,7 @@ final class Outboxes {
         return link
     }
 
-    /// Appends a list, without the bytes that were sent of it, to a backlog, which then retains their memory.
+    /// Moves a list to a backlog, which then retains the memory of the pieces. Leaves out the first `sent` bytes.
     func move(_ first: UInt32, skipping sent: Int, to backlog: Backlog) {
         var link = first
         var skip = sent
@@ -139,7 +141,8 @@ final class Outboxes {
         }
     }
 
-    /// Adds a list, from an offset in its first piece, to a TLS record until that is full. Returns the record.
+    /// Copies a list to a TLS record, from an offset in the list's first piece on, until the record is full. Returns
+    /// the record.
     func record(from start: UInt32, _ offset: Int, in area: RecordArea) -> UnsafeRawBufferPointer {
         area.begin()
         var link = start
@@ -156,7 +159,7 @@ final class Outboxes {
         return unsafe area.bytes
     }
 
-    /// Moves a position in a list, a link and an offset in its piece, behind bytes that were sent.
+    /// Advances a position in a list, given as a link and an offset in that link's piece, by `count` sent bytes.
     func skip(_ link: inout UInt32, _ offset: inout Int, _ count: Int) {
         offset += count
         while link != 0 {

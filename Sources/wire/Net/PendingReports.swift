@@ -1,14 +1,16 @@
-/// Seats of connections of which the application must be told at the end of the turn.
+/// Seats of the connections that the loop reports to the application at the end of the turn.
 struct PendingReports {
+    /// Connections that have ended.
     let ended = PlainArray<UInt32>()
-    /// Connections that are too slow.
+    /// Connections that take their output too slowly, so that the loop will close them.
     let fallen = PlainArray<UInt32>()
-    /// Connections that take output slowly, and those that have taken it all since.
+    /// Connections whose backlog has exceeded `filledBytes`.
     let filled = PlainArray<UInt32>()
+    /// Connections whose backlog was filled and is now empty.
     let drained = PlainArray<UInt32>()
     /// Connections whose incomplete input exceeds the budget.
     let overfull = PlainArray<UInt32>()
 
-    /// True if a report that may change connections is still to be made.
+    /// True if reports are left whose delivery may end connections or queue output.
     var areLeft: Bool { !ended.isEmpty || !fallen.isEmpty || !overfull.isEmpty }
 }

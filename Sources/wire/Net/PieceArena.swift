@@ -1,16 +1,16 @@
 import Bytes
 import Diagnostics
 
-/// Bytes to send, which several connections may share. An index into the arena of the turn, valid until the turn ends.
+/// Bytes to send, which several connections may share: an index into the loop's arena, valid until the turn ends.
 public struct Piece: Sendable, Equatable {
     let index: UInt32
 }
 
-/// Memory for all data that a loop sends: reference-counted chunks that are filled one after the other.
+/// Memory for everything that a loop sends: reference-counted chunks that are filled one after the other.
 ///
 /// A piece is valid for one turn. A blocked connection keeps its pieces by retaining their chunk. So a frame for ten
-/// thousand connections is in memory once, even if some of them are slow. Pieces shared in sequence are neighbours in
-/// memory, so one call can send a batch of them without a copy.
+/// thousand connections is in memory once, even if some of them are slow. Pieces that are added one after the other are
+/// neighbours in memory, so one call can send them together without a copy.
 @safe
 final class PieceArena {
     /// Range of bytes in a chunk.
@@ -22,27 +22,31 @@ final class PieceArena {
 
     @safe
     private struct Chunk: BitwiseCopyable {
-        /// Memory of the chunk; nil if the entry is not in use.
+        /// Memory of the chunk; nil if this element of `chunks` is not in use.
         var base: UnsafeMutableRawPointer?
         var capacity: Int
-        /// Number of backlog entries that lie in the chunk.
+        /// Number of backlog entries whose bytes lie in the chunk.
         var retains = 0
-        /// True if pieces of this turn lie in the chunk, or the next pieces will.
+        /// True if pieces of this turn lie in the chunk, or if the next pieces will be written to it.
         var isInTurn = false
     }
 
     private let chunkBytes: Int
     private let chunks = PlainArray<Chunk>()
+    /// Indexes of the elements of `chunks` that have no memory.
     private var unused: [UInt32] = []
-    /// Empty chunks of the usual size.
+    /// Indexes of empty chunks of the usual size, kept for reuse.
     private var spare: [UInt32] = []
-    /// Chunks that contain pieces of this turn.
+    /// Indexes of the chunks that contain pieces of this turn.
     private var ofThisTurn: [UInt32] = []
+    /// Index of the chunk to which the next piece is written; nil if there is none yet.
     private var current: UInt32?
+    /// Number of bytes used in the chunk `current`.
     private var used = 0
     private let pieces = PlainArray<Extent>(capacity: 256)
-    /// Memory of all chunks except the spare ones.
+    /// Number of bytes of all chunks except the spare ones.
     private(set) var heldBytes = 0
+    /// Number of bytes of all pieces of this turn.
     private(set) var turnBytes = 0
 
     init(chunkBytes: Int = Limits.pieceChunkBytes) { self.chunkBytes = chunkBytes }
@@ -61,7 +65,7 @@ final class PieceArena {
         return piece
     }
 
-    /// Adds a piece from three consecutive parts, so that parts from different places are copied only once.
+    /// Adds one piece, made of three consecutive parts. Each part is copied only once.
     func add(_ head: RawSpan, _ body: RawSpan, _ tail: RawSpan) -> Piece {
         let length = head.byteCount + body.byteCount + tail.byteCount
         precondition(length <= Limits.maximumPieceBytes, "a piece is at most as large as its limit")
@@ -101,7 +105,7 @@ final class PieceArena {
         return Extent(chunk: chunk, offset: UInt32(used), length: UInt32(length))
     }
 
-    /// Copies bytes to the beginning of the range, which then shrinks to its rest.
+    /// Copies bytes to the beginning of `rest`, which then shrinks to the memory after them.
     private func put(_ bytes: RawSpan, _ rest: inout Extent) {
         precondition(bytes.byteCount <= Int(rest.length), "room was made for all of it")
         // SAFETY: the chunk has room for the extent, which is at least as long as the bytes.
@@ -144,7 +148,7 @@ final class PieceArena {
         return UInt32(chunks.count - 1)
     }
 
-    /// Invalidates all pieces and frees the chunks that no connection waits for.
+    /// Invalidates all pieces and frees the chunks that no backlog retains.
     func endTurn() {
         guard !pieces.isEmpty else { return }
         pieces.removeAll(keeping: 1 << 16)
@@ -157,7 +161,7 @@ final class PieceArena {
         ofThisTurn.removeAll(keepingCapacity: true)
         guard let current else { return }
         ofThisTurn.append(current)
-        // Otherwise the chunk is filled further, so that one small blocked frame does not hold a whole chunk.
+        // A retained chunk is filled further, so that one small blocked frame does not hold a whole chunk.
         if chunks[Int(current)].retains == 0 { used = 0 }
     }
 
@@ -171,7 +175,8 @@ final class PieceArena {
         if !chunks[Int(chunk)].isInTurn { freeIfUnused(chunk) }
     }
 
-    /// Returns a retained copy in memory of exactly its size, for the rest of a dropped queue.
+    /// Returns a retained copy of a range, in memory of exactly its size. It replaces the range when a backlog is
+    /// dropped.
     func retainedCopy(of extent: Extent) -> Extent {
         let chunk = newChunk(max(Int(extent.length), 1))
         let copy = Extent(chunk: chunk, offset: 0, length: extent.length)

@@ -1,6 +1,7 @@
-/// Growing array of plain values for one thread. Elements are changed in place.
+/// Growing array of plain values for one thread. Elements can be changed in place.
 ///
-/// An `Array` in a class checks uniqueness and exclusivity for every changed element. This type checks only the bounds.
+/// An `Array` stored in a class checks uniqueness and exclusive access at every change of an element. This type checks
+/// only the bounds.
 @safe
 final class PlainArray<Element: BitwiseCopyable> {
     private var base: UnsafeMutablePointer<Element>
@@ -50,7 +51,7 @@ final class PlainArray<Element: BitwiseCopyable> {
 
     func removeAll() { count = 0 }
 
-    /// Gives memory back that a rare large turn needed.
+    /// Removes all elements. Frees memory beyond `limit` elements, which only a rare large turn needed.
     func removeAll(keeping limit: Int) {
         count = 0
         guard capacity > limit else { return }

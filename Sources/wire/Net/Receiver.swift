@@ -1,12 +1,14 @@
 import Diagnostics
 import System
 
-/// Reads the sockets of a loop's connections, and knows whose input is examined without a new event.
+/// Reader of the sockets of a loop's connections. It also lists the connections whose input the loop examines without a
+/// new event.
 final class Receiver {
     @safe
     enum Outcome {
         case nothing
-        /// Bytes that the application has not consumed yet, old and new, in place until the next call.
+        /// Input that the application has not consumed yet, old and new. It stays in place until the receiver's next
+        /// call.
         case input(UnsafeMutableRawPointer, count: Int)
         /// The peer has finished sending.
         case finished
@@ -32,7 +34,7 @@ final class Receiver {
 
     func receive(_ seat: Int) -> Outcome {
         let table = connections.table
-        // The application has not examined the present input yet. More input would only accumulate, up to the limit.
+        // The application has not examined the earlier input yet. More input would only accumulate, up to the limit.
         if table[seat].has(.isReadAgain), table[seat].input.count > 0 {
             table[seat].activity.leaveInput()
             return .nothing
@@ -43,7 +45,7 @@ final class Receiver {
         return unsafe receive(seat, into: area.room(behind: kept), behind: kept, from: area.base)
     }
 
-    /// Reads behind large input in place.
+    /// Reads directly after the kept input, which is too large to copy.
     private func receiveBehindInput(_ seat: Int) -> Outcome {
         connections.changeInput(seat) { $0.growForMore() }
         let input = connections.table[seat].input
@@ -84,7 +86,7 @@ final class Receiver {
         return transfer
     }
 
-    /// Discards input. Returns false if there will be no more.
+    /// Discards input. Returns false if the peer will send no more.
     func discard(_ seat: Int) -> Bool {
         // SAFETY: the area outlives the call; nobody looks at the bytes.
         switch unsafe StreamSocket.receive(connections.table[seat].descriptor, into: area.room(behind: 0)) {
@@ -98,12 +100,13 @@ final class Receiver {
     /// True if there are connections whose input is examined in the next turn.
     var hasMore: Bool { !again.isEmpty }
 
-    /// Adds a connection whose input is examined in the next turn.
+    /// Makes the loop examine a connection's input in the next turn, even without an event.
     func lookAgain(_ seat: Int) {
         if connections.table[seat].set(.isReadAgain) { again.append(UInt32(seat)) }
     }
 
-    /// Takes the connections to look at. Connections that are added meanwhile wait for the next turn.
+    /// Returns the connections whose input is to be examined now. Connections added after this call wait for the next
+    /// turn.
     func takeAgain() -> [Int] {
         guard !again.isEmpty else { return [] }
         defer { again.removeAll() }
@@ -111,7 +114,7 @@ final class Receiver {
     }
 }
 
-/// Buffer into which the loop reads all its connections, one after the other.
+/// Buffer into which the loop reads the input of its connections, one connection after the other.
 @safe
 final class ReadArea {
     let base: UnsafeMutableRawPointer
@@ -123,7 +126,7 @@ final class ReadArea {
         self.byteCount = byteCount
     }
 
-    /// Memory behind the first `used` bytes.
+    /// Returns the memory after the first `used` bytes.
     func room(behind used: Int) -> UnsafeMutableRawBufferPointer {
         precondition(used >= 0 && used < byteCount, "what is kept in the area leaves room")
         // SAFETY: `used` is less than the area.

@@ -2,7 +2,8 @@ import Crypto
 import Synchronization
 import System
 
-/// Current certificate, which may be replaced while the server runs. Existing sessions keep theirs.
+/// Current certificate and key, which can be replaced while the server runs. Existing sessions keep the old
+/// certificate.
 final class TLSSource: Sendable {
     private let paths: SocketSettings.TLS
     private let context: Mutex<TLSContext>
@@ -14,14 +15,14 @@ final class TLSSource: Sendable {
 
     var current: TLSContext { context.withLock { $0 } }
 
-    /// Reads the files again. If they cannot be used, the certificate stays.
+    /// Reads the certificate and key files again. If they cannot be used, throws and keeps the old certificate.
     func reload() throws(TLSConfigurationError) {
         let fresh = try TLSContext(certificate: paths.certificate, key: paths.key)
         context.withLock { $0 = fresh }
     }
 }
 
-/// TLS sessions of one loop's connections. Index 0 stands for none.
+/// TLS sessions of one loop's connections. Index 0 means "no session".
 struct SecureSessions {
     private var all: [Secured?] = [nil]
     private var free: [UInt32] = []
@@ -46,13 +47,13 @@ struct SecureSessions {
     }
 }
 
-/// State of a connection with TLS.
+/// TLS session of a connection, and the address of its peer.
 struct Secured {
     let session: TLSSession
     let peer: PeerAddress
 
-    /// Reads as many bytes as are available and fit. `mayHoldMore`: the session may hold bytes, or news, that the socket
-    /// no longer reports.
+    /// Reads bytes until `room` is full or no more are available. `mayHoldMore` is true if the session may still hold
+    /// bytes, or an end or error, that no event of the socket will announce.
     func receive(into room: UnsafeMutableRawBufferPointer) -> (Transfer, mayHoldMore: Bool) {
         var filled = 0
         while filled < room.count {
@@ -69,7 +70,7 @@ struct Secured {
     }
 }
 
-/// Memory in which small pieces are joined to one TLS record.
+/// Memory in which small pieces are joined into one TLS record.
 @safe
 final class RecordArea {
     private let base: UnsafeMutableRawPointer
@@ -87,8 +88,7 @@ final class RecordArea {
 
     func begin() { used = 0 }
 
-    /// Adds as many of the bytes as fit, and returns the record when it is full. Bytes that fill a whole record are not
-    /// copied.
+    /// Adds as many bytes as fit. Returns the record when it is full. Bytes that fill a whole record are not copied.
     func add(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         let size = TLSSession.recordBytes
         // SAFETY: what is looked at and copied is within the bytes' count and the area's size.

@@ -3,18 +3,21 @@ import Diagnostics
 import Glibc
 import System
 
-/// Sender for many connections with one call to the kernel. Needs io_uring, and the permission to use it.
+/// Sender that serves many connections with one call to the kernel. It needs io_uring and the permission to use it.
 ///
-/// A batch is prepared, submitted and awaited as a whole. No send outlives `submit`, and no send waits in the kernel: a
-/// full socket answers at once, as with a plain send.
+/// A batch is prepared, submitted and awaited as a whole. No send outlives `submit`, and no send waits in the kernel:
+/// if a socket is full, the kernel reports that at once, as for a plain send.
 @safe
 final class SendRing {
     struct Send: BitwiseCopyable {
         var seat: UInt32
-        /// First link of the list, the link that follows the bytes gathered, and the number of those bytes.
+        /// First link of the list that is sent.
         var first: UInt32
+        /// Link that follows the gathered bytes; 0 if they reach the end of the list.
         var next: UInt32
+        /// Number of gathered bytes.
         var byteCount: Int
+        /// Number of bytes that the kernel took, or a negated errno. Valid after `submit`.
         var outcome: Int32
     }
 
@@ -42,7 +45,7 @@ final class SendRing {
         unsafe messages.initialize(repeating: msghdr(), count: Limits.ringBatch)
     }
 
-    /// Opens the ring that a loop uses; nil if it sends one by one.
+    /// Opens the ring that a loop uses. Returns nil if the loop sends with one call per connection.
     static func open(for backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
         guard backend != .epoll else { return nil }
         do throws(SystemError) {
@@ -82,7 +85,7 @@ final class SendRing {
         precondition(isPrepared == 1, "the ring has room for a batch")
     }
 
-    /// Submits the batch. Afterwards every send has its outcome.
+    /// Submits the batch and waits until every send has its outcome.
     func submit() {
         var left = sends.count
         while left > 0 {

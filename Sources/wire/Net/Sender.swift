@@ -1,17 +1,17 @@
 import Crypto
 import System
 
-/// Passes the lists of the outboxes, and backlogs, to the kernel, with as few calls as possible.
+/// Passes queued output and backlogs to the kernel, with as few calls as possible.
 final class Sender {
     private let connections: Connections
     private let outboxes: Outboxes
     private let batch = Gather(ranges: 4096, scratchBytes: 1 << 20)
-    /// List that `batch` contains completely; 0 for none.
+    /// First link of the list that `batch` contains completely; 0 for none.
     private var batchedList: UInt32 = 0
-    /// Ring of io_uring; nil if sends are made one by one.
+    /// io_uring ring; nil if each connection is sent to with a call of its own.
     private let ring: SendRing?
     private let records = RecordArea()
-    /// Bytes that the kernel took since the last `takeSentBytes()`.
+    /// Number of bytes that the kernel took since the last `takeSentBytes()`.
     private var sentBytes = 0
 
     init(_ connections: Connections, _ outboxes: Outboxes, ring: SendRing?) {
@@ -25,12 +25,13 @@ final class Sender {
         return sentBytes
     }
 
-    /// Forgets the lists of a turn that ends.
+    /// Ends a turn, after which its lists are invalid.
     func endTurn() { batchedList = 0 }
 
     // MARK: One connection
 
-    /// Sends a connection's list: at once, by the ring's next call, or behind its backlog.
+    /// Sends a connection's list: now, or with the ring's next call. If the connection is blocked, appends the list to
+    /// its backlog.
     func flush(_ list: UInt32, _ seat: Int) {
         let table = connections.table
         if table[seat].backlog != 0 {
@@ -42,7 +43,7 @@ final class Sender {
         } else if let ring {
             if mustSendRing(ring, before: list) { sendRing() }
             addToRing(ring, list, seat, table[seat].descriptor)
-            // A connection can only be closed after its bytes were sent.
+            // A connection can be closed only after its bytes were sent.
             if table[seat].stage == .closing { sendRing() }
         } else {
             send(list, seat)
@@ -74,9 +75,10 @@ final class Sender {
         return unsafe StreamSocket.send(descriptor, pieces: batch.batch)
     }
 
-    /// Gathers as many pieces of a list as fit one call. Returns the link with which the next call begins.
+    /// Gathers pieces of a list, as many as fit in one call. Returns the link with which the next call begins; 0 at the
+    /// end.
     ///
-    /// In a fan-out most connections have the same list as the one before, so its batch is used again.
+    /// In a fan-out most connections have the same list as the connection before, so the same batch is used again.
     private func gather(_ start: UInt32) -> UInt32 {
         if isBatched(start) { return 0 }
         batch.reset()
@@ -95,7 +97,7 @@ final class Sender {
 
     // MARK: Many connections with the ring
 
-    /// True if the ring must send what it has before it takes another list.
+    /// True if the ring must send its present batch before it can accept another list.
     private func mustSendRing(_ ring: SendRing, before list: UInt32) -> Bool {
         guard !ring.sends.isEmpty else { return false }
         return ring.isFull || !batch.hasRoom && !isBatched(list)
@@ -106,7 +108,7 @@ final class Sender {
     ) {
         var next: UInt32 = 0
         if !isBatched(list) {
-            // The bytes that were gathered for the sends before stay.
+            // Earlier sends of the ring still need the bytes gathered for them, so they must not be discarded.
             if ring.sends.isEmpty { batch.reset() } else { batch.begin() }
             next = fill(from: list)
         }
@@ -115,11 +117,11 @@ final class Sender {
         ring.add(send, descriptor, batch)
     }
 
-    /// Sends what the ring has, and handles the outcomes.
+    /// Sends the ring's batch and handles the outcomes.
     func sendRing() {
         guard let ring, !ring.sends.isEmpty else { return }
         ring.submit()
-        // The outcomes may lead to gathering again.
+        // Handling the outcomes may overwrite the gathered batch.
         batchedList = 0
         for index in 0..<ring.sends.count { handle(ring.sends[index]) }
         ring.sends.removeAll()
@@ -145,7 +147,7 @@ final class Sender {
 
     // MARK: TLS
 
-    /// Sends record by record. Small pieces share a record, and a large piece continues in the next one.
+    /// Sends a list in TLS records. Small pieces share a record; a large piece continues in the next one.
     private func send(
         _ list: UInt32, _ seat: Int, by session: TLSSession
     ) {
@@ -167,7 +169,7 @@ final class Sender {
 
     // MARK: Backlogs
 
-    /// Sends more of a backlog after the socket has room again.
+    /// Sends more of a backlog when the socket has room again.
     func resume(_ seat: Int, now: UInt64) {
         let backlog = connections.backlogs[connections.table[seat].backlog]
         let before = backlog.byteCount
@@ -177,11 +179,11 @@ final class Sender {
         if backlog.byteCount < before { backlog.take(at: now) }
         guard backlog.isEmpty else { return }
         connections.unblock(seat)
-        // Output that a closing connection has queued in this turn goes first.
+        // A closing connection may have queued output in this turn. The flush sends that first.
         if connections.table[seat].stage == .closing { outboxes.putInQueue(seat, &connections.table[seat]) }
     }
 
-    /// Sends more of a backlog. Returns the reason if the connection must end.
+    /// Sends more of a backlog. Returns a reason if the connection must end.
     private func send(_ backlog: Backlog, _ seat: Int) -> ConnectionEnd? {
         if let secured = connections.secured(seat) { return send(backlog, by: secured.session) }
         return send(backlog, to: connections.table[seat].descriptor)
@@ -196,7 +198,7 @@ final class Sender {
             case .moved(let count):
                 sentBytes += count
                 backlog.advance(count, outboxes.arena)
-                // The socket took less than offered, so it is full; or other connections want their turn.
+                // The socket took less than offered, so it is full. Otherwise other connections are served first.
                 if count < wanted || !backlog.isEmpty { return nil }
             case .wouldBlock, .finished: return nil
             case .failed(let code): return .failed(code: code)
@@ -205,11 +207,12 @@ final class Sender {
         return nil
     }
 
-    /// Sends records of a backlog. OpenSSL requires at least the bytes that were offered before. That holds, because
-    /// both records begin at the front of the same queue and are as long as possible.
+    /// Sends a backlog in TLS records. OpenSSL requires that a repeated write offers at least the bytes offered before.
+    /// That holds: both records begin at the front of the same queue and are as long as possible.
     private func send(_ backlog: Backlog, by session: TLSSession) -> ConnectionEnd? {
         while !backlog.isEmpty {
-            // SAFETY: the record lies in a chunk that the backlog retains, or in the record area until the next is made.
+            // SAFETY: the record lies in a chunk that the backlog retains, or in the record area, until the next record
+            // is made.
             let record = unsafe backlog.record(in: records, outboxes.arena)
             switch unsafe session.write(record) {
             case .moved(let count):

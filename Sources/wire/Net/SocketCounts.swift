@@ -1,6 +1,7 @@
 import Diagnostics
 
-/// Counts of one loop, published once per turn: an atomic counter shared by all loops would slow every delivery.
+/// Counts of one loop, published to the metrics once per turn. An atomic counter shared by all loops would slow every
+/// delivery.
 struct SocketCounts {
     private var sentPieces = 0
     private var open = 0
@@ -9,8 +10,8 @@ struct SocketCounts {
 
     mutating func add(sentPieces pieces: Int) { sentPieces += pieces }
 
-    /// Adds the turn's counts to the metrics: bytes `received` and `sent`, and what has changed since the last turn in
-    /// the state of the loop.
+    /// Publishes the turn's counts. `received` and `sent` are bytes of this turn. `open`, `blocked` and `held` describe
+    /// the loop's present state: connections, blocked connections, and bytes that these hold.
     mutating func publish(to metrics: ProcessMetrics, received: Int, sent: Int, open: Int, blocked: Int, held: Int) {
         metrics.socketBytesReceived.add(received)
         metrics.socketBytesSent.add(sent)

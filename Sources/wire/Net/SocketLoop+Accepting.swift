@@ -2,15 +2,16 @@ import Crypto
 import Diagnostics
 import System
 
-/// Acceptance of new connections, their TLS handshakes, and refusals if resources are short.
+/// Acceptance of new connections, their TLS handshakes, and refusals when descriptors or memory are short.
 extension SocketLoop {
-    /// Stops accepting. Accepts the connections that already wait; the kernel refuses later ones.
+    /// Stops accepting. Accepts the connections that already wait. The kernel refuses later ones.
     public func stopAccepting() {
         for index in listeners.descriptors.indices { acceptBatch(index) }
         listeners.close()
     }
 
-    /// Accepts a limited number of connections, so that many new ones do not delay the existing ones.
+    /// Accepts a limited number of connections from one listener, so that many new connections do not delay the
+    /// existing ones.
     func acceptBatch(_ index: Int) {
         for _ in 0..<Limits.acceptBatch {
             guard let listener = listeners[index] else { return }
@@ -56,7 +57,7 @@ extension SocketLoop {
         application.opened(table.id(of: seat), from: peer, isSecure: table[seat].session != 0)
     }
 
-    /// Opens a connection without a socket; nil if the table is full.
+    /// Opens a connection without a socket, whose output `witness` receives. Returns nil if the table is full.
     public func open(watchedBy witness: any FrameWitness) -> ConnectionID? {
         guard let seat = table.take(descriptor: -1, stage: .open, now: now) else { return nil }
         self.witness = witness
@@ -82,7 +83,7 @@ extension SocketLoop {
         connections.end(seat, .tlsFailed, byReset: false)
     }
 
-    /// Counts every refusal, and logs one once in a while.
+    /// Counts every refusal, and logs one from time to time. Failed handshakes are only counted.
     private func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
         metrics.connectionsRefused[reason].add()
         guard reason != .handshake, listeners.isRefusalWorthALine(now: now) else { return }

@@ -1,28 +1,29 @@
 import Diagnostics
 import System
 
-/// Ends of connections: after a flush, at once, for slowness, for silence.
+/// Ends of connections: after a flush, at once, for slowness, for overdue input.
 extension SocketLoop {
-    /// Sends the queued output, then closes; resets the connection if the peer has not taken it in time. Input is no
-    /// longer read.
+    /// Stops reading, sends the queued output, then closes the connection. Resets the connection if the peer has not
+    /// taken the output within the given time.
     public func close(_ connection: ConnectionID, afterFlushing within: Duration) {
         guard let seat = connections.openSeat(of: connection) else { return }
         startClosing(seat, table[seat].has(.hasFallenBehind) ? .fellBehind : .closedHere, within: within)
     }
 
-    /// Closes the connection at once and drops its queued output.
+    /// Resets the connection at once and drops its queued output.
     public func abort(_ connection: ConnectionID) {
         if let seat = table.seat(of: connection) { connections.end(seat, .closedHere, byReset: true) }
     }
 
-    /// Sets the time without received bytes after which the loop calls `wentIdle`, repeatedly. Nil: never.
+    /// Sets the time for which the peer may send nothing before the loop calls `wentIdle`. The loop repeats the call
+    /// each time the limit passes again. Nil means no limit.
     public func setIdleLimit(_ limit: Duration?, for connection: ConnectionID) {
         if let seat = table.seat(of: connection) { connections.setIdleLimit(limit?.nanoseconds ?? 0, seat) }
     }
 
     func startClosing(_ seat: Int, _ reason: ConnectionEnd, within limit: Duration) {
         connections.startClosing(seat, reason, within: limit)
-        // The flush finishes the closing, after any output queued before.
+        // The next flush sends any output queued before, and then finishes the closing.
         if table[seat].isLive { outboxes.putInQueue(seat, &table[seat]) }
     }
 
@@ -43,7 +44,7 @@ extension SocketLoop {
         connections.end(seat, code == 0 ? .byPeer : .failed(code: code), byReset: true)
     }
 
-    /// Tells the application that the peer takes no more. All earlier output is with the kernel or queued.
+    /// Tells the application that the peer accepts no more output. All earlier output is with the kernel or queued.
     func tellStopsTaking(_ seat: Int) {
         guard table[seat].stage == .open, table[seat].has(.wasOpened) else { return }
         application.stopsTaking(table.id(of: seat))
@@ -71,8 +72,8 @@ extension SocketLoop {
         }
     }
 
-    /// Tells the application which connections are filled and which have drained. It postpones output for filled
-    /// connections and continues when they have taken everything.
+    /// Tells the application which connections are filled and which have drained. The application postpones output for
+    /// filled connections and continues when they have drained.
     func tellFilled() {
         while let seat = connections.reports.filled.popLast() {
             guard table[Int(seat)].stage == .open, table[Int(seat)].has(.isFilled) else { continue }
@@ -84,11 +85,12 @@ extension SocketLoop {
         }
     }
 
-    /// Closes connections whose input exceeds the budget. The loop calls it outside of the application's calls.
+    /// Closes connections whose incomplete input exceeds the budget. Must not be called during a call to the
+    /// application.
     func sendOverfullAway() {
         while let number = connections.reports.overfull.popLast() {
             let seat = Int(number)
-            // The message may be complete by now, or other connections may have ended.
+            // The message may be complete by now, or ended connections may have freed memory of the budget.
             guard connections.hasNoRoom(seat) else { continue }
             metrics.unfinishedInputRefused[.noRoom].add()
             application.hasNoRoom(table.id(of: seat))
@@ -96,7 +98,7 @@ extension SocketLoop {
         }
     }
 
-    /// Closes a connection whose input was not complete in time.
+    /// Closes a connection whose message was not complete in time.
     func sendUnfinishedAway(_ seat: Int) {
         metrics.unfinishedInputRefused[.tooSlow].add()
         application.tookTooLong(table.id(of: seat))

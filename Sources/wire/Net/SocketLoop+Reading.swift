@@ -1,7 +1,8 @@
 import Diagnostics
 import System
 
-/// Input: read into the shared buffer, passed in place, and kept only if the application wants more bytes first.
+/// Input: the loop reads it into the shared buffer, passes it to the application in place, and keeps what the
+/// application does not consume.
 extension SocketLoop {
     func handle(_ events: Epoll.Events, _ seat: Int) {
         switch table[seat].stage {
@@ -17,7 +18,7 @@ extension SocketLoop {
             if !events.isDisjoint(with: [.failed, .hungUp]) { return endBroken(seat) }
             if events.contains(.writable) { sender.resume(seat, now: now) }
         case .lingering:
-            // If the hub closed with unread bytes, the kernel would discard sent output.
+            // If the hub closed the socket with unread bytes, the kernel would discard output that was sent.
             if !receiver.discard(seat) { connections.end(seat, table[seat].end, byReset: false) }
         case .handshaking: continueHandshake(seat)
         case .free, .ended: break
@@ -31,7 +32,7 @@ extension SocketLoop {
             // SAFETY: `count` bytes from `start` on stay in place until the next call of the receiver.
             unsafe show(seat, start, count)
         case .finished:
-            // Answers to the peer's earlier requests are still sent.
+            // The hub still sends its answers to the peer's earlier requests.
             table[seat].set(.peerFinished)
             tellStopsTaking(seat)
             startClosing(seat, .byPeer, within: Limits.farewellLimit)
@@ -41,13 +42,13 @@ extension SocketLoop {
         }
     }
 
-    /// Passes all input to the application, and keeps the bytes that it does not consume.
+    /// Passes all input to the application and keeps the bytes that the application does not consume.
     private func show(_ seat: Int, _ start: UnsafeMutableRawPointer, _ count: Int) {
         // SAFETY: as above.
         guard table[seat].input.endsWait(with: count) else { return unsafe keep(seat, start, count, from: 0) }
         let generation = table[seat].generation
-        // SAFETY: `count` bytes from `start` on are initialised. The memory stays as long as the call: a connection that
-        // ends during it keeps its input until the end of the turn.
+        // SAFETY: `count` bytes from `start` on are initialised. The memory stays as long as the call: a connection
+        // that ends during it keeps its input until the end of the turn.
         var bytes = unsafe MutableRawSpan(_unsafeStart: start, byteCount: count)
         let consumed = application.received(table.id(of: seat), &bytes)
         precondition(consumed >= 0 && consumed <= count, "an application consumes what it was shown")
@@ -65,7 +66,7 @@ extension SocketLoop {
 
     // MARK: Again
 
-    /// Stops reading until `resumeReading`. The peer notices when the kernel's buffers are full.
+    /// Stops reading until `resumeReading`. The peer notices it only when the kernel's buffers are full.
     public func pauseReading(_ connection: ConnectionID) {
         guard let seat = connections.openSeat(of: connection) else { return }
         table[seat].set(.readingIsPaused)
@@ -73,29 +74,29 @@ extension SocketLoop {
         connections.watch(seat)
     }
 
-    /// Resumes reading and passes unconsumed bytes again, even without new input. Returns false if reading was not
-    /// paused.
+    /// Resumes reading, and passes unconsumed bytes to the application again, even without new input. Returns false if
+    /// reading was not paused.
     @discardableResult
     public func resumeReading(_ connection: ConnectionID) -> Bool {
         guard let seat = table.seat(of: connection), table[seat].clear(.readingIsPaused) else { return false }
         connections.watch(seat)
-        // The peer waited for the hub, so its time to complete the message starts again.
+        // The peer had to wait for the hub, so its time to complete the message starts again.
         table[seat].input.restartTime()
         if table[seat].input.count > 0 { receiver.lookAgain(seat) }
         return true
     }
 
-    /// Postpones `received` until there are `count` bytes, or the receive limit is reached.
+    /// Postpones the call of `received` until there are `count` bytes of input, or the receive limit is reached.
     public func awaitBytes(_ count: Int, for connection: ConnectionID) {
         if let seat = table.seat(of: connection) { table[seat].input.await(count) }
     }
 
-    /// Passes the bytes left unconsumed again in the next turn, even without new input.
+    /// Passes unconsumed bytes to the application again in the next turn, even without new input.
     public func showAgain(_ connection: ConnectionID) {
         if let seat = table.seat(of: connection) { receiver.lookAgain(seat) }
     }
 
-    /// Handles connections with input that no event announces.
+    /// Examines the input of connections that were registered by `Receiver.lookAgain`. No event announces such input.
     func lookAgain() {
         for seat in receiver.takeAgain() where table[seat].clear(.isReadAgain) {
             guard table[seat].stage == .open, !table[seat].has(.readingIsPaused) else { continue }
@@ -105,22 +106,22 @@ extension SocketLoop {
         }
     }
 
-    /// Returns the latest time after which the peer certainly sent something; 0 if unknown. Input that a stalled loop
-    /// reads late does not count, because its peer may have gone long ago.
+    /// Returns a monotonic time, in nanoseconds, after which the peer certainly sent something; 0 if unknown. Input
+    /// that a stalled loop reads late does not count, because its peer may have disconnected long ago.
     public func heardAfter(_ connection: ConnectionID) -> UInt64 {
         table.seat(of: connection).map { table[$0].activity.heardAfter } ?? 0
     }
 
     // MARK: Memory for incomplete input
 
-    /// Charges the connection's incomplete input to `budget`. Before this call the common budget of all connections
-    /// pays.
+    /// Charges the connection's incomplete input to `budget`. Until this call it is charged to the common budget of all
+    /// connections.
     public func bill(_ connection: ConnectionID, to budget: InputBudget) {
         if let seat = table.seat(of: connection) { connections.bill(seat, to: budget) }
     }
 
-    /// Records that the application holds `bytes` bytes of an incomplete message. With `restarting` the message is
-    /// another one than before.
+    /// Records that the application stores `bytes` bytes of an incomplete message. With `restarting` it is a new
+    /// message, whose time starts now.
     public func hold(_ bytes: Int, for connection: ConnectionID, restarting: Bool) {
         guard let seat = table.seat(of: connection) else { return }
         connections.changeInput(seat) { $0.hold(bytes, restarting: restarting, now: now) }

@@ -1,13 +1,13 @@
 import Diagnostics
 import System
 
-/// Sockets of one thread. The loop reads input and passes it to the application; it sends the application's output at
-/// the end of each turn.
+/// Event loop for the sockets of one thread. It reads input and passes it to the application; it sends the
+/// application's output at the end of each turn.
 ///
-/// Not Sendable: only `bell` may be used on other threads. A turn consists of: wait, events, timers, the application's
-/// `turn()`, one flush for every connection with queued output, and the reports of ended and slow connections.
+/// Not Sendable: other threads may use only `bell`. A turn consists of: wait, events, timers, the application's
+/// `turn()`, one flush for every connection with queued output, and reports of ended and slow connections.
 ///
-/// The loop's parts keep the state and decide; the loop tells them what happens, and makes all calls to the application.
+/// Helper objects keep the state and decide. The loop passes them what happens, and makes all calls to the application.
 public final class SocketLoop {
     let control: LoopControl
     let settings: SocketSettings
@@ -22,7 +22,7 @@ public final class SocketLoop {
     let metrics: ProcessMetrics
     var listeners: Listeners
     var counts = SocketCounts()
-    /// Observer of the output for clients without a socket.
+    /// Receiver of the output for connections without a socket; nil if there are none.
     var witness: (any FrameWitness)?
 
     public var index: Int { control.index }
@@ -59,13 +59,13 @@ public final class SocketLoop {
         stop()
     }
 
-    /// Runs one turn. Waits at most `milliseconds` for an event; nil waits without limit.
+    /// Runs one turn. Waits at most `milliseconds` for an event; nil means without limit.
     func turn(atMost milliseconds: Int32?) {
         let count = connections.epoll.wait(milliseconds: milliseconds)
         clock.update()
         for index in 0..<count { handle(connections.epoll.event(index)) }
         lookAgain()
-        // If the batch is full, other connections may have events too.
+        // If the batch of events is full, other connections may have events too.
         if count < Epoll.batch { clock.finishLook() }
         fireTimers()
         if clock.takeDueSweep() { sweep() }
@@ -75,19 +75,19 @@ public final class SocketLoop {
         settle()
     }
 
-    /// Requests another turn at once. The application needs it to send output caused by connections that ended or fell
-    /// behind after its `turn()`.
+    /// Makes the next turn begin without waiting. The application calls it to send output for connections that ended or
+    /// fell behind after its `turn()`.
     public func turnAgain() { clock.setBusy(true) }
 
     var hasMoreToDo: Bool { clock.isBusy || receiver.hasMore }
 
-    /// Time of the next work that needs no event; nil if there is none.
+    /// Monotonic time, in nanoseconds, of the next work that needs no event; nil if there is none.
     var nextDuty: UInt64? {
         let duty = min(clock.nextDuty, listeners.nextDuty)
         return duty < .max ? duty : nil
     }
 
-    /// Returns the time to wait for events; nil waits without limit.
+    /// Returns the milliseconds for which the loop may wait for events; nil means without limit.
     private func restMilliseconds() -> Int32? {
         hasMoreToDo ? 0 : nextDuty.map { clock.milliseconds(until: $0) }
     }
@@ -104,8 +104,8 @@ public final class SocketLoop {
         application.rung()
     }
 
-    /// Finishes a turn: sends queued bytes and reports connections that fell behind or ended. The reports may queue
-    /// more output, so this repeats until nothing is left.
+    /// Finishes a turn: sends queued bytes, and reports connections that fell behind or ended. The application may
+    /// queue output during a report, so this repeats until nothing is left.
     func settle() {
         repeat {
             flush()
@@ -138,7 +138,7 @@ public final class SocketLoop {
 
     // MARK: Times
 
-    /// Starts a timer, which calls `timeIsUp` with the token once unless it is cancelled.
+    /// Starts a timer. When it expires, the loop calls `timeIsUp` once with the token, unless the timer was cancelled.
     @discardableResult
     public func after(nanoseconds: UInt64, token: UInt64) -> TimerID {
         clock.startTimer(after: nanoseconds, token: token)
@@ -147,7 +147,7 @@ public final class SocketLoop {
     public func cancel(_ timer: TimerID) { clock.cancel(timer) }
 
     private func fireTimers() {
-        // A timer that a timer sets waits for the next turn, even with a short delay.
+        // A timer that is started by an expiring timer waits for the next turn, even with a short delay.
         var left = clock.timerCount
         while left > 0, let token = clock.popDueTimer() {
             application.timeIsUp(token)
@@ -155,7 +155,7 @@ public final class SocketLoop {
         }
     }
 
-    /// Ends connections that are overdue, and tells the application which are silent.
+    /// Ends connections that are overdue, and tells the application which peers are silent.
     private func sweep() {
         var next = UInt64.max
         for seat in 0..<table.highWater where table[seat].isLive { next = min(next, sweep(seat)) }
@@ -163,7 +163,7 @@ public final class SocketLoop {
         if next < .max { connections.requestSweep(at: next) }
     }
 
-    /// Checks one connection. Returns the time of the next check.
+    /// Checks one connection for overdue work. Returns the monotonic time, in nanoseconds, of the next check.
     private func sweep(_ seat: Int) -> UInt64 {
         switch table[seat].sweep(at: now, unfinishedLimit: settings.unfinishedLimit.nanoseconds) {
         case .nothing(let due): return due

@@ -29,17 +29,17 @@ final class LoopControl: Sendable {
     }
 }
 
-/// All socket loops together. Starts their threads, gives them commands, and ends them. Control plane.
+/// All socket loops together: starts their threads, gives them commands, and ends them. Not used for each message.
 ///
-/// An application must not own its server, because releasing the last reference waits for the loops' threads.
+/// An application must not hold the last reference to its server, because its release waits for the loops' threads.
 public final class SocketServer: Sendable {
     public let addresses: [SocketAddress]
     private let controls: [LoopControl]
     private let tls: TLSSource?
     private let threads: Mutex<[BackgroundThread]>
 
-    /// Binds, starts the threads and returns when all of them listen. Port 0 means any free port, the same for all
-    /// loops.
+    /// Binds the addresses, starts the threads and returns when all of them listen. Port 0 means any free port, the
+    /// same one for all loops.
     public init(
         _ settings: SocketSettings, metrics: ProcessMetrics,
         application: @escaping @Sendable (Int) -> any SocketApplication
@@ -78,10 +78,11 @@ public final class SocketServer: Sendable {
         for control in controls { control.bell.ring() }
     }
 
-    /// Reads certificate and key again, for later handshakes. If the files cannot be used, the certificate stays.
+    /// Reads the certificate and the key again, for later handshakes. If the files cannot be used, throws and keeps the
+    /// old certificate.
     public func reloadTLS() throws { try tls?.reload() }
 
-    /// Refuses new clients from now on. Connected clients stay.
+    /// Stops accepting new clients. Connected clients stay.
     public func stopAccepting() {
         for control in controls { control.stopAccepting() }
     }
@@ -145,8 +146,8 @@ private final class LoopLaunch: Sendable {
         _ index: Int, on addresses: [SocketAddress]
     ) throws(SystemError) -> (BackgroundThread, [SocketAddress]) {
         let thread = try BackgroundThread("loop-\(index)") { self.body(index, addresses) }
-        // Waits without limit, because the thread always answers. A descriptor instead would have to be closed in two
-        // tables.
+        // Waits without limit, because the started thread always answers. An eventfd instead would have to be closed in
+        // the descriptor tables of both threads.
         _ = answered.wait(beyond: UInt64(index), untilMonotonic: .max >> 1)
         switch answer.withLock({ $0 }) {
         case .success(let bound): return (thread, bound)
@@ -157,7 +158,7 @@ private final class LoopLaunch: Sendable {
         }
     }
 
-    /// Runs on the loop's thread.
+    /// Main function of a loop's thread.
     private func body(_ index: Int, _ addresses: [SocketAddress]) {
         let made: SocketLoop
         do throws(SystemError) {
@@ -177,7 +178,7 @@ private final class LoopLaunch: Sendable {
         made.run()
     }
 
-    /// Opens one listener for each address that this machine has. All use the port of the first one.
+    /// Opens one listener for each of the addresses that this machine has. All use the port of the first one.
     private static func listen(
         _ addresses: [SocketAddress], _ settings: SocketSettings
     ) throws(SystemError) -> ([Int32], [SocketAddress]) {
@@ -202,7 +203,8 @@ private final class LoopLaunch: Sendable {
         return (listeners, bound)
     }
 
-    /// Listens on an address. On a machine without IPv6, "any address" falls back to all IPv4 addresses.
+    /// Listens on an address. On a machine without IPv6, the address that means "all addresses" falls back to all IPv4
+    /// addresses.
     private static func listenFallingBack(_ address: SocketAddress, _ backlog: Int32) throws(SystemError) -> Int32 {
         do throws(SystemError) {
             return try StreamSocket.listen(on: address, backlog: backlog)

@@ -1,8 +1,8 @@
 import Diagnostics
 import System
 
-/// Socket loop that the caller turns step by step. The caller also sets the time. For a simulation, in which one thread
-/// runs the whole hub.
+/// Socket loop that runs one turn at a time, when its caller says so. A simulation uses it to run the whole hub on one
+/// thread, with a clock of its own.
 public final class SteppedLoop {
     private let loop: SocketLoop
 
@@ -16,16 +16,16 @@ public final class SteppedLoop {
         loop.settle()
     }
 
-    /// Runs one turn without waiting. Returns true if there is more to do at once.
+    /// Runs one turn without waiting. Returns true if the next turn has work without an event.
     public func step() -> Bool {
         loop.turn(atMost: 0)
         return loop.hasMoreToDo
     }
 
-    /// Time of the next work that needs no event; nil if there is none.
+    /// Monotonic time, in nanoseconds, of the next work that needs no event; nil if there is none.
     public var nextDuty: UInt64? { loop.nextDuty }
 
-    /// Adds a new connection. The loop closes the descriptor.
+    /// Adds a new connection, as if the loop had accepted it. The loop closes the descriptor.
     public func connected(_ descriptor: Int32, from peer: PeerAddress) { loop.take(descriptor, peer) }
 
     /// Ends all connections. The loop must not be used afterwards.

@@ -1,10 +1,10 @@
-/// Timer that runs on one loop. Ids of expired timers are ignored.
+/// Identity of a timer on one loop. The loop ignores the identity of an expired timer.
 public struct TimerID: Hashable, Sendable {
     let number: UInt32
     let generation: UInt32
 }
 
-/// Timers by deadline: a binary heap that knows the position of each timer, so that one can be removed.
+/// Timers by deadline: a binary heap that knows the position of each timer, so that any of them can be removed.
 struct TimerHeap {
     private struct Entry {
         var deadline: UInt64
@@ -14,7 +14,7 @@ struct TimerHeap {
     private struct Timer {
         var token: UInt64
         var generation: UInt32
-        /// Position in the heap; -1 if the timer does not run.
+        /// Position in the heap; -1 if the timer is not running.
         var place: Int32
     }
 
@@ -47,7 +47,7 @@ struct TimerHeap {
         remove(at: Int(timers[number].place))
     }
 
-    /// Removes the earliest timer that is due and returns its token; nil if none is due.
+    /// Removes the earliest timer if it is due, and returns its token. Returns nil if none is due.
     mutating func popDue(_ now: UInt64) -> UInt64? {
         guard let first = heap.first, first.deadline <= now else { return nil }
         let token = timers[Int(first.number)].token
