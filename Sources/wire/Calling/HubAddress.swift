@@ -3,7 +3,7 @@ public struct HubAddress: Sendable, Hashable {
     public let host: String
     public let port: UInt16
     public let isSecure: Bool
-    /// Path of the hub's interface: `/realtime/v1/api/` unless the address has a path.
+    /// Path prefix of the hub's interface: `/realtime/v1/api/` unless the address has a path.
     let path: String
 
     /// Parses an address; nil if the text is not valid.
@@ -26,7 +26,7 @@ public struct HubAddress: Sendable, Hashable {
         self.path = path.hasSuffix("/") ? path : path + "/"
     }
 
-    /// `host:port`
+    /// Host and port as text, `host:port`. An IPv6 address is in brackets.
     public var place: String { (host.contains(":") ? "[\(host)]" : host) + ":\(port)" }
 }
 

@@ -1,7 +1,7 @@
-/// Answer of a hub, made from all bytes of a connection.
+/// HTTP answer of a hub, parsed from all bytes that a connection received.
 public struct HubAnswer: Sendable {
     public let status: Int
-    /// Headers with names in lower case.
+    /// Header values by the header's name in lower case.
     private let headers: [String: String]
     public let body: [UInt8]
 
@@ -9,7 +9,7 @@ public struct HubAnswer: Sendable {
 
     public var text: String { String(decoding: body, as: UTF8.self) }
 
-    /// Parses an answer; nil if the bytes are not valid or incomplete.
+    /// Parses an answer; nil if the bytes are invalid or incomplete.
     public init?(_ bytes: [UInt8]) {
         guard let end = Self.endOfHead(bytes) else { return nil }
         let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")
@@ -42,7 +42,7 @@ public struct HubAnswer: Sendable {
         }
     }
 
-    /// Returns the chunks' data without the framing; nil if incomplete.
+    /// Returns the data of a chunked body without its framing; nil if the body is incomplete.
     private static func joined(_ bytes: ArraySlice<UInt8>) -> [UInt8]? {
         var rest = bytes
         var whole: [UInt8] = []

@@ -1,7 +1,7 @@
 import Crypto
 import System
 
-/// Connection to a hub, plain or with TLS. It waits in small steps, so that the caller can interrupt it.
+/// Connection to a hub, plain or with TLS. It waits in short steps, so that the caller can interrupt it.
 final class HubLine {
     private let hub: HubAddress
     private let descriptor: Int32
@@ -96,7 +96,7 @@ final class HubLine {
     func send(_ bytes: [UInt8]) throws {
         var sent = 0
         while sent < bytes.count {
-            // SAFETY: who sends reads within the array that lives for the closure.
+            // SAFETY: the sender reads within the array that lives for the closure.
             let count = try unsafe bytes.withUnsafeBytes { try unsafe sendSome(.init(rebasing: $0[sent...])) }
             sent += count
         }
@@ -120,11 +120,11 @@ final class HubLine {
         return 0
     }
 
-    /// Returns some of the bytes received; nil after the end of input.
+    /// Returns bytes that were received, waiting for some if necessary; nil after the end of input.
     func receive() throws -> [UInt8]? {
         var room = [UInt8](repeating: 0, count: 16 << 10)
         while true {
-            // SAFETY: who receives writes within the array that lives for the closure.
+            // SAFETY: the receiver writes within the array that lives for the closure.
             let outcome = try unsafe room.withUnsafeMutableBytes { try unsafe receiveSome($0) }
             switch outcome {
             case .some(let count) where count > 0: return Array(room.prefix(count))
@@ -135,7 +135,7 @@ final class HubLine {
     }
 
     private func receiveSome(_ room: UnsafeMutableRawBufferPointer) throws -> Int? {
-        // SAFETY: either writes at most as many bytes as there is room for, and keeps no pointer to it.
+        // SAFETY: both calls write at most as many bytes as there is room for, and keep no pointer to it.
         guard let session else {
             try wait(writing: false)
             switch unsafe StreamSocket.receive(descriptor, into: room) {

@@ -14,18 +14,22 @@ public struct HubInterruption: Error, Sendable {
     public init() {}
 }
 
-/// HTTP requests to a hub, each on its own connection.
+/// Sender of HTTP requests to a hub. Each request uses its own connection.
 public struct HubRequest {
     private let hub: HubAddress
     private let token: String
     private let trust: TLSContext?
     private let patience: HubLine.Patience
 
+    /// Largest answer in bytes.
     private static let mostBytes = 16 << 20
 
+    /// Makes a sender of requests to one hub.
+    ///
     /// - Parameters:
     ///   - certificates: a file of certificates to trust in addition to the system's, for `https`.
-    ///   - milliseconds: longest wait for each operation.
+    ///   - milliseconds: longest wait for each operation on the connection.
+    ///   - isInterrupted: condition that ends a wait early.
     public init(
         _ hub: HubAddress, token: String, trusting certificates: String? = nil, waiting milliseconds: Int,
         isInterrupted: @escaping () -> Bool = { false }

@@ -3,12 +3,12 @@ import Bytes
 /// Token that an `access_token` message carries.
 public enum AccessToken: Sendable, Hashable {
     case text([UInt8])
-    /// An explicit null: the client no longer has a token. The hub keeps the token that the channel has.
+    /// The member is null: the client no longer has a token. The hub keeps using the channel's present token.
     case null
     /// The payload has no member `access_token`, or the member is neither a string nor null.
     case other
 
-    /// Reads the token from `payload`, which must be one valid JSON value.
+    /// Reads the token from `payload`, which must be exactly one valid JSON value.
     public init(_ payload: RawSpan) {
         self = .other
         do throws(ByteError) {

@@ -1,17 +1,17 @@
 import Bytes
 
-/// Id by which a client recognizes one of its bindings: a hash of the meaning of the binding's parameters. The order of
-/// the members and the space between them do not count. If a name occurs twice, the last one counts.
+/// Id by which a client recognizes one of its bindings: a hash of the binding's parameters. The order of the object's
+/// members and the white space do not change the id. If a name occurs twice, the last one counts.
 enum BindingID {
     static func of(_ object: RawSpan) throws(ByteError) -> UInt32 {
         var scanner = JSONScanner(object, maximumDepth: JSONScanner.deepest)
         let hash = try hash(of: try scanner.next(), &scanner)
         let id = UInt32(truncatingIfNeeded: hash & 0x7fff_ffff)
-        // JavaScript treats zero as false, so zero is never an id.
+        // JavaScript treats zero as false, so zero must not be an id.
         return id == 0 ? 1 : id
     }
 
-    /// Recurses at most as deep as the scanner allows, which is not deep.
+    /// Recurses no deeper than the scanner's limit, which is small.
     private static func hash(of token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
         switch token {
         case .beginObject: return try object(&scanner)
@@ -65,8 +65,8 @@ enum BindingID {
     }
 }
 
-/// Text of a JSON object in the notation in which the reference server prints its own maps: `%{"event" => "INSERT"}`.
-/// People read this text in messages; no client parses it.
+/// Text of a JSON object in the notation in which the reference server (Supabase Realtime) prints its own maps:
+/// `%{"event" => "INSERT"}`. People read this text in messages; no client parses it.
 enum InspectedTerm {
     /// Longest text in bytes. A longer one is cut, because the hub sends it back to the client.
     static let maximumBytes = 1024

@@ -1,34 +1,34 @@
 import Bytes
 
-/// Origin and format of a broadcast, from which follows how the hub writes it for each receiver.
+/// Origin and format of a broadcast. The hub chooses by it the frame that each kind of receiver gets.
 public enum BroadcastForm: UInt8, Sendable, Hashable, BitwiseCopyable {
-    /// The whole payload of a client's text message: an object that receivers get verbatim.
+    /// The whole payload of a client's text message: an object that the hub passes on unchanged.
     case text
-    /// The user's event and a JSON payload.
+    /// An event name chosen by the user, and a JSON payload.
     case json
-    /// The user's event and opaque bytes. Receivers that know only text messages get nothing.
+    /// An event name chosen by the user, and opaque bytes. Receivers that understand only text messages get nothing.
     case binary
-    /// One message of a REST batch: an event and JSON that every receiver gets as text.
+    /// One message of a REST batch: an event name and a JSON payload, which every receiver gets as text.
     case batch
 }
 
-/// Reason why a client's push is not a valid broadcast. The hub drops and counts such a push.
+/// Reason why a client's push is not a valid broadcast. The hub drops and counts the push.
 public enum BroadcastError: Error, Sendable, Hashable {
-    /// The payload of the text message is not an object. Swift's client would close the whole connection on receiving
-    /// it.
+    /// The payload of the text message is not an object. If the hub passed it on, Supabase's Swift client would close
+    /// its whole connection.
     case notAnObject
-    /// The payload of the binary frame is marked as JSON but is not JSON, so text-only receivers could not get it.
+    /// The payload of the binary frame is marked as JSON but is not JSON, so the hub cannot write it into a text frame.
     case notJSON
-    /// A binary push of the old kind, which no receiver can read.
+    /// A binary push of the older kind 0, whose opaque bytes no receiver can read.
     case opaque
 }
 
 /// Message for all members of a topic. Borrows its bytes.
 public struct Broadcast: ~Escapable {
     public let form: BroadcastForm
-    /// The user's own event name in UTF-8. Empty for the form `text`.
+    /// Event name chosen by the user, in UTF-8. Empty for the form `text`.
     public let event: RawSpan
-    /// Valid JSON, or the opaque bytes.
+    /// Payload: valid JSON, or opaque bytes for the form `binary`.
     public let payload: RawSpan
     /// UUID as text, or empty. Receivers get it as `meta.id`.
     public let id: RawSpan
@@ -85,8 +85,9 @@ public enum BroadcastFrame: Sendable, Hashable {
 }
 
 extension MessageEncoder {
-    /// Writes the frame of a broadcast. All receivers of one topic and version get the same frame, except for a
-    /// replayed message, whose frame contains the receiver's `joinRef`. `topic` includes its prefix.
+    /// Writes the frame of a broadcast and returns its kind. All receivers of one topic and version get the same frame.
+    /// Only the frame of a replayed message differs: it contains the receiver's `joinRef`. `topic` includes the prefix
+    /// `realtime:`.
     public func appendBroadcast(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
     ) -> BroadcastFrame {
@@ -97,8 +98,8 @@ extension MessageEncoder {
         return frame
     }
 
-    /// Writes the part of the frame before the payload, for callers that write the payload themselves. Writes nothing
-    /// if the receiver cannot read the message.
+    /// Writes the part of the frame before the payload, for callers that write the payload themselves. Returns the kind
+    /// of the frame. Writes nothing if the receiver cannot read the message.
     public func appendHead(
         of broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan = RawSpan(), to writer: inout ByteWriter
     ) -> BroadcastFrame {
@@ -121,7 +122,7 @@ extension MessageEncoder {
         }
     }
 
-    /// Writes the part of the frame after the payload. `frame` is the kind that `appendHead` returned.
+    /// Writes the part of the frame after the payload. `frame` must be the kind that `appendHead` returned.
     public func appendTail(of broadcast: borrowing Broadcast, _ frame: BroadcastFrame, to writer: inout ByteWriter) {
         let form = broadcast.form
         assert(frame != .none, "a frame that was not begun has no end")
@@ -129,15 +130,15 @@ extension MessageEncoder {
         guard frame == .text else { return }
         if broadcast.form == .text { return end(ref: RawSpan(), to: &writer) }
         if broadcast.form == .batch {
-            // The reference's batches have this order.
+            // The reference server writes the members of a batch in this order.
             writer.append(",\"event\":")
             JSONText.appendString(broadcast.event, to: &writer)
         }
         endBroadcast(broadcast, to: &writer)
     }
 
-    /// Writes a head of kind 4: `4 · topicLen · userEventLen · metadataLen · encoding · topic · userEvent · metadata ·
-    /// payload`. Returns false, and writes nothing, if a length does not fit its single byte.
+    /// Writes the head of a binary frame of kind 4: `4 · topicLen · userEventLen · metadataLen · encoding · topic ·
+    /// userEvent · metadata · payload`. Returns false, and writes nothing, if a length does not fit its single byte.
     private func appendUserHead(
         of broadcast: borrowing Broadcast, topic: RawSpan, to writer: inout ByteWriter
     ) -> Bool {
@@ -161,7 +162,7 @@ extension MessageEncoder {
         return true
     }
 
-    /// Begins the JSON object that replaces kind 4 in text frames.
+    /// Begins the JSON object that a text frame contains in place of a binary frame of kind 4.
     private func beginNamed(
         _ broadcast: borrowing Broadcast, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
@@ -187,8 +188,8 @@ extension MessageEncoder {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// Writes `{"replayed":true,"id":"…"}` with one, both or neither of the members. An id is a UUID, so it needs no
-    /// escapes.
+    /// Writes `{"replayed":true,"id":"…"}` with one, both or neither of the members. The id is a UUID, so it needs no
+    /// escaping.
     private static func appendMetadata(_ broadcast: borrowing Broadcast, to writer: inout ByteWriter) {
         writer.append(broadcast.isReplayed ? "{\"replayed\":true" : "{")
         if !broadcast.id.isEmpty {

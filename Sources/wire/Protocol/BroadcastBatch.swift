@@ -2,27 +2,27 @@ import Bytes
 
 /// One valid message of a REST batch.
 public struct BatchedMessage: Sendable, Hashable {
-    /// Sub-topic, without the prefix.
+    /// Topic without the prefix `realtime:`.
     public let topic: [UInt8]
     public let event: [UInt8]
-    /// Range of the payload, an object, in the body.
+    /// Range, in the body, of the payload, which is a JSON object.
     public let payload: Range<Int>
     public let isPrivate: Bool
     /// UUID in lower case, or empty.
     public let id: [UInt8]
 }
 
-/// Reason for refusing a batch as a whole.
+/// Reason for which the hub refuses a batch as a whole.
 public enum BatchError: Error, Sendable, Hashable {
-    /// The body is not JSON (400).
+    /// The body is not JSON. The hub answers with status 400.
     case malformed
-    /// The batch has more messages than the hub takes at once (`BroadcastAnswer.batchTooLarge`).
+    /// The batch has more messages than the hub accepts at once. The hub answers with `BroadcastAnswer.batchTooLarge`.
     case tooMany
-    /// Some messages are invalid (422). `body` is the body of the answer and names the errors.
+    /// Some messages are invalid. The hub answers with status 422 and `body`, which names the errors.
     case invalid(body: [UInt8])
 }
 
-/// Body of `POST /api/broadcast`. The hub takes all its messages or none.
+/// Body of `POST /api/broadcast`. The hub accepts all its messages or none.
 public struct BroadcastBatch: Sendable, Hashable {
     public let messages: [BatchedMessage]
 
@@ -40,7 +40,7 @@ public struct BroadcastBatch: Sendable, Hashable {
     }
 }
 
-/// Reader that walks through a body once. It records every error that it finds, because the answer names all of them.
+/// Reader that goes through a body once. It records every error, because the answer names all of them.
 private struct BatchReader: ~Copyable {
     /// State of the key `messages`. If the key occurs twice, the last one counts.
     private enum List { case absent, invalid, given }
@@ -49,7 +49,7 @@ private struct BatchReader: ~Copyable {
     private(set) var isTooLong = false
     private var list = List.absent
     private var hasFaultyMessage = false
-    /// Errors, one JSON object per message, without the brackets around them.
+    /// Errors: one JSON object per message, separated by commas, without the enclosing brackets.
     private var faults = ByteWriter()
     private var count = 0
     private let maximumMessages: Int
@@ -133,7 +133,7 @@ private struct BatchReader: ~Copyable {
     }
 }
 
-/// Message whose members are still being read. Its errors are listed in the order of the members' names.
+/// Message whose members are still being read. It lists its errors in the order of the members' names.
 private struct MessageDraft {
     /// Value given for a member.
     enum Field<Value> {
@@ -151,7 +151,7 @@ private struct MessageDraft {
     private var isPrivate = Field<Bool>.blank
     private var topic = Field<[UInt8]>.blank
 
-    /// Nil if a required member is missing.
+    /// Message with the members read so far; nil if a required member is missing.
     var message: BatchedMessage? {
         guard let topic = topic.value, let event = event.value, let payload = payload.value else { return nil }
         return BatchedMessage(
@@ -216,7 +216,7 @@ private struct MessageDraft {
         }
     }
 
-    /// Returns a UUID of 36 hex digits and hyphens, given in any case, in lower case.
+    /// Returns a UUID of 36 hex digits and hyphens in lower case. Any other text is invalid.
     private static func uuid(_ field: Field<[UInt8]>) -> Field<[UInt8]> {
         guard let text = field.value else { return field }
         guard text.count == 36 else { return .invalid }
@@ -231,7 +231,7 @@ private struct MessageDraft {
 
     // MARK: Faults
 
-    /// Writes the errors as an object, which is empty if there are none.
+    /// Writes the message's errors as a JSON object, which is empty if there are none.
     func appendFaults(maximumPayloadBytes: Int, to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         var isFirst = true

@@ -4,7 +4,7 @@ import Bytes
 public enum BindingEvent: Sendable, Hashable {
     case all, insert, update, delete
 
-    /// Reads an operation's name in any case. Any other name means all operations.
+    /// Reads an operation's name, in upper or lower case. Any other name means all operations.
     init(_ name: String) {
         switch name.uppercased() {
         case "INSERT": self = .insert
@@ -24,7 +24,7 @@ public enum BindingEvent: Sendable, Hashable {
     }
 }
 
-/// Subscription that a binding's usable parameters describe.
+/// Subscription that a binding asks for, after its parameters were found usable.
 public struct BindingParameters: Sendable, Hashable {
     public var event: BindingEvent
     /// Schema name, or `*`.
@@ -33,11 +33,11 @@ public struct BindingParameters: Sendable, Hashable {
     public var table: String
     /// Filter as the client sent it; nil if there is none.
     public var filter: String?
-    /// Column names in the order the client sent them; empty means all columns.
+    /// Column names in the order in which the client sent them; empty means all columns.
     public var select: [String]
-    /// Options of this binding alone.
+    /// Options beyond the protocol that apply to this binding only.
     public var options = ExtensionOptions()
-    /// Event name that the hub does not know and therefore treats as all events.
+    /// Event name that the hub does not know and therefore treats as all events; nil for a known name.
     public var unknownEvent: String?
 
     public init(event: BindingEvent, schema: String, table: String, filter: String? = nil, select: [String] = []) {
@@ -51,9 +51,11 @@ public struct BindingParameters: Sendable, Hashable {
     public var hasWildcard: Bool { schema == "*" || table == "*" }
 }
 
-/// Reason why parameters cannot be used. The channel stays joined and gets the reason in a `system` message.
+/// Reason why the hub cannot use a binding's parameters. The channel stays joined and gets the reason in a `system`
+/// message.
 public enum BindingError: Error, Sendable, Hashable {
-    /// Contains the entry in the reference server's own notation.
+    /// Parameters are missing. The text is the client's entry in the notation of the reference server (Supabase
+    /// Realtime).
     case noParameters(String)
     case selectIsNoList
     case selectWithWildcard
@@ -74,7 +76,7 @@ public enum BindingError: Error, Sendable, Hashable {
 public struct ChangeBinding: Sendable {
     /// The client's object, byte for byte.
     public let verbatim: [UInt8]
-    /// Positive id below 2^31. Equal parameters have equal ids, whatever their order and spacing.
+    /// Positive id below 2^31. Entries with the same parameters have the same id, whatever their order and white space.
     public let id: UInt32
     public let parameters: Result<BindingParameters, BindingError>
 
@@ -88,7 +90,7 @@ public struct ChangeBinding: Sendable {
         assert(id > 0 && id <= 0x7fff_ffff, "an id is positive and fits in 31 bits")
     }
 
-    /// Reads a binding from a topic of the old form, `schema[:table[:filter]]`.
+    /// Reads a binding from a topic of the older form, `schema[:table[:filter]]`, without the prefix `realtime:`.
     init(legacy subTopic: RawSpan) {
         let parts = subTopic.text.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
         var writer = ByteWriter()
@@ -100,7 +102,7 @@ public struct ChangeBinding: Sendable {
         }
         writer.append("}")
         verbatim = writer.copied()
-        // The text just written is an object of strings.
+        // This cannot fail: the text written above is a valid object of strings.
         id = (try? BindingID.of(writer.bytes)) ?? 1
         parameters = .success(
             BindingParameters(
@@ -108,7 +110,7 @@ public struct ChangeBinding: Sendable {
                 filter: parts.count > 2 ? parts[2] : nil))
     }
 
-    /// Makes a binding of a feed. No client sent it, so no reply repeats it.
+    /// Makes a binding for a feed, the answer to `GET /api/changes`. No client sent it, so no reply repeats it.
     init(feed: BindingParameters, id: UInt32) {
         assert(id > 0 && id <= 0x7fff_ffff, "an id of a feed is positive and fits in 31 bits")
         verbatim = []
@@ -134,7 +136,7 @@ enum JSONSpace {
     static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0a || byte == 0x0d || byte == 0x09 }
 }
 
-/// Members of an entry that the hub uses. If a name occurs twice, the last one counts.
+/// Members of one `postgres_changes` entry that the hub uses. If a name occurs twice, the last one counts.
 private struct BindingMembers {
     private enum Member {
         case absent
@@ -152,7 +154,7 @@ private struct BindingMembers {
     private var select: [String] = []
     private var selectIsText = false
     private var options = ExtensionOptions()
-    /// True if the entry contains a token, so messages must not show the entry.
+    /// True if the entry contains a token, so that messages must not show the entry.
     private var hasToken = false
 
     mutating func read(_ object: RawSpan) throws(ByteError) {
@@ -210,7 +212,7 @@ private struct BindingMembers {
         return .success(parameters)
     }
 
-    /// Schema, table and filter; nil for combinations without a meaning.
+    /// Schema, table and filter; nil if the given members do not describe a subscription.
     private var relation: (schema: String, table: String, filter: String?)? {
         switch (schema, table, filter) {
         case (.text(let schema), .text(let table), .text(let filter)): (schema, table, filter)
@@ -223,7 +225,8 @@ private struct BindingMembers {
 }
 
 extension BindingParameters {
-    /// Value of a filter of one condition, if the value seems to contain a second condition: `OPEN OR x=eq.1`.
+    /// Value in a filter, if it looks as if it contained a second condition: `OPEN OR x=eq.1`. Nil for other filters,
+    /// and for lists such as `and=(…)`.
     var valueLikeCondition: Substring? {
         guard let filter, Self.hasSecondSign(filter), let start = filter.firstIndex(of: "="),
             !["and", "or", "not.and", "not.or"].contains(filter[..<start])
@@ -237,14 +240,14 @@ extension BindingParameters {
             let (before, after) = (place - name - 1, place + 1 + operation)
             guard name > 0, (2...10).contains(operation), before >= 0, after < bytes.count else { continue }
             guard " &;".utf8.contains(bytes[before]), bytes[after] == UInt8(ascii: ".") else { continue }
-            // After a comma the text is a condition of its own.
+            // After a comma the text is a separate condition.
             if bytes[...before].last(where: { $0 != UInt8(ascii: " ") }) != UInt8(ascii: ",") { return value }
         }
         return nil
     }
 
-    /// True if the filter has a second `=`. This cheap check comes first: most filters have one `=`, a join may have
-    /// many.
+    /// True if the filter has a second `=`. This cheap check comes before the expensive one: most filters have only one
+    /// `=`, and a join may have many filters.
     private static func hasSecondSign(_ filter: String) -> Bool {
         let bytes = filter.utf8.span
         var count = 0
@@ -265,7 +268,7 @@ extension BindingParameters {
 extension BindingParameters {
     public var filterParts: Int { Self.parts(of: filter) }
 
-    /// Returns the number of conditions and list values in a filter, which commas separate.
+    /// Returns the number of conditions and list values in a filter. Commas separate them. Without a filter returns 1.
     public static func parts(of filter: String?) -> Int {
         guard let filter else { return 1 }
         let bytes = filter.utf8.span

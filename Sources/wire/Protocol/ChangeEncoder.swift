@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// Reason why subscribers get a change without its row.
+/// Reason why the hub sends a change without its row.
 public enum ChangeRefusal: Sendable, Hashable {
     /// The role may not read the primary key.
     case unauthorized
@@ -15,19 +15,20 @@ public enum ChangeRefusal: Sendable, Hashable {
     }
 }
 
-/// Writer of a change's body, `{"schema":…,"old_record":…}`, once for all subscribers with the same view. Values go
-/// from PostgreSQL's text to JSON without an intermediate form.
+/// Writer of a change's body, `{"schema":…,"old_record":…}`. One body serves all subscribers with the same view. The
+/// writer converts values from PostgreSQL's text to JSON without an intermediate form.
 public struct ChangeEncoder: Sendable {
-    /// Largest body in bytes. A larger one is written with its small values only.
+    /// Largest body in bytes. For a larger change the body contains only small values.
     public let maximumBodyBytes: Int
 
-    /// Longest JSON of a value that an oversized change still contains (the reference's rule).
+    /// Longest JSON text, in bytes, of a value that an oversized change still contains. The reference server has the
+    /// same rule.
     static let maximumSmallValueBytes = 64
 
     public init(maximumBodyBytes: Int) { self.maximumBodyBytes = maximumBodyBytes }
 
-    /// Appends the body of an insert, update or delete. `commitTime` is in microseconds since 1970. If it throws, the
-    /// row image is damaged and nothing was appended.
+    /// Appends the body of an insert, update or delete. `commitTime` is in microseconds since 1970. Throws if the row
+    /// image is damaged, and then appends nothing.
     public func append(
         _ change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
     ) throws(ByteError) {
@@ -42,7 +43,7 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Appends the body of an insert or update for subscribers that may not see its row. Deletes are never refused.
+    /// Appends the body of an insert or update whose row the subscribers may not see. Deletes are never refused.
     public func append(
         _ refusal: ChangeRefusal, of operation: Operation, _ view: borrowing ChangeView, commitTime: Int64,
         to writer: inout ByteWriter
@@ -55,8 +56,8 @@ public struct ChangeEncoder: Sendable {
         writer.append(operation == .update ? ",\"old_record\":{}}" : "}")
     }
 
-    /// Appends an update that takes a row out of a subscriber's view, for subscribers with the option `moves`. The body
-    /// is a delete of the old row, marked as a move. If it throws, nothing was appended.
+    /// Appends the body for an update after which a subscriber no longer sees the row. Only subscribers with the option
+    /// `moves` get it. The body is a delete of the old row, marked as a move. If the method throws, it appends nothing.
     public func append(
         departure change: borrowing Change, _ view: borrowing ChangeView, commitTime: Int64, to writer: inout ByteWriter
     ) throws(ByteError) {
@@ -72,8 +73,8 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Writes the body of such a move. Without a limit writes small values only. Returns false if the body exceeds the
-    /// limit.
+    /// Writes the body of an update after which a subscriber no longer sees the row. If `limit` is nil, writes small
+    /// values only. Returns false if the body exceeds the limit.
     private static func appendDeparture(
         _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int?,
         _ writer: inout ByteWriter
@@ -91,8 +92,9 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Appends an existing row, for subscribers that begin with a snapshot. The body is an insert, marked as a snapshot
-    /// row. `isTooLarge`: the row lacks values that are too large to send. If it throws, nothing was appended.
+    /// Appends the body for an existing row, which a subscriber gets in a snapshot. The body is an insert, marked as a
+    /// snapshot row. With `isTooLarge` the row lacks values that are too large to send. If the method throws, it
+    /// appends nothing.
     public func append(
         existing row: borrowing Tuple, _ view: borrowing ChangeView, readAt time: Int64, isTooLarge: Bool,
         to writer: inout ByteWriter
@@ -111,7 +113,8 @@ public struct ChangeEncoder: Sendable {
         }
     }
 
-    /// Writes such a row. Without a limit writes small values only. Returns false if the body exceeds the limit.
+    /// Writes the body for a snapshot row. If `limit` is nil, writes small values only. Returns false if the body
+    /// exceeds the limit.
     private static func appendExisting(
         _ row: borrowing Tuple, _ view: borrowing ChangeView, _ time: Int64, limit: Int?, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -126,7 +129,7 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Writes the body up to the value of `errors`.
+    /// Writes the body up to and including `"errors":`.
     private static func appendHead(
         _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
     ) {
@@ -143,7 +146,7 @@ public struct ChangeEncoder: Sendable {
         writer.append("\",\"errors\":")
     }
 
-    /// Returns false if the body exceeds the limit.
+    /// Writes the body of a change. Returns false if the body exceeds the limit.
     private static func appendBody(
         _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int,
         _ writer: inout ByteWriter
@@ -166,13 +169,13 @@ public struct ChangeEncoder: Sendable {
         assert(isComplete, "rows without a limit are written to their end")
     }
 
-    /// Writes the rows of a change. An insert has no old row, and a delete has no new one.
+    /// Writes the rows of a change: a new row except for a delete, an old row except for an insert.
     private static func appendRows(
         _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
         if let new = change.new {
             writer.append(",\"record\":{")
-            // A full old row has the large values that did not change, which PostgreSQL does not send again.
+            // PostgreSQL does not send large values that an update left unchanged. A full old row has them.
             if change.oldImage == .full, let old = change.old {
                 guard try rows.append(new, filledFrom: old, &writer) else { return false }
             } else {
@@ -189,7 +192,8 @@ public struct ChangeEncoder: Sendable {
         return true
     }
 
-    /// Writes the old row. Without an old image the identity did not change, so the new row contains it.
+    /// Writes the old row. If PostgreSQL sent no old row, the key columns did not change, so they are taken from the
+    /// new row.
     private static func appendOldRow(
         _ change: borrowing Change, _ rows: borrowing RowWriter, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -205,9 +209,9 @@ public struct ChangeEncoder: Sendable {
     }
 }
 
-/// Commit time as text: `2026-03-01T10:20:30.456Z`, always with three digits after the second.
+/// Writer of commit times: `2026-03-01T10:20:30.456Z`, always with three digits after the seconds.
 enum CommitTimestamp {
-    /// Times that four year digits can express, in milliseconds since 1970: from the year 0 to the end of 9999.
+    /// Milliseconds since 1970 whose year has four digits: from the year 0 to the end of 9999.
     private static let writable: ClosedRange<Int64> = -62_167_219_200_000...253_402_300_799_999
 
     static func append(_ microseconds: Int64, to writer: inout ByteWriter) {
@@ -244,8 +248,8 @@ enum CommitTimestamp {
         writer.append(little: 0x3030 + tens + ones << 8)
     }
 
-    /// Returns the date in the proleptic Gregorian calendar. Counts eras of 400 years that begin in March, so that a
-    /// leap day is the last day of its year.
+    /// Returns the date in the proleptic Gregorian calendar. The calculation counts cycles of 400 years that begin in
+    /// March, so that a leap day is the last day of its year.
     private static func civil(daysSince1970 days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 719_468
         let era = (shifted - (shifted < 0 ? 146_096 : 0)) / 146_097

@@ -1,13 +1,13 @@
 import Bytes
 import Change
 
-/// Text around a change's body in a message or a record. All receivers share the body. Channels with the same topic and
-/// the same matching bindings share the envelope.
+/// Text around a change's body in a message or a feed's record. All receivers share the body. Channels with the same
+/// topic and the same matching bindings share the envelope.
 public struct ChangeEnvelope: Sendable, Hashable {
     private enum Kind: Hashable {
         case message(SerializerVersion)
-        /// Message of a channel that joined in the old form: the event names the operation, and the payload is the body
-        /// itself.
+        /// Message for a channel that joined in the older form: the event names the operation, and the payload is the
+        /// body itself.
         case legacy(SerializerVersion)
         case record(FeedForm)
     }
@@ -15,10 +15,10 @@ public struct ChangeEnvelope: Sendable, Hashable {
     /// Text before the body.
     public private(set) var prefix: [UInt8]
     private let kind: Kind
-    /// Further members of the object, written after the body.
+    /// Further members of the object, as text that is written after the body.
     public private(set) var more: [UInt8] = []
 
-    /// Makes the envelope of a message. `ids` are the channel's bindings that the change matches.
+    /// Makes the envelope of a message. `ids` are the ids of the channel's bindings that the change matches.
     public init(_ version: SerializerVersion, topic: RawSpan, ids: [UInt32]) {
         var writer = ByteWriter(capacity: 96 + topic.byteCount)
         Self.appendPrefix(version, topic: topic, ids: ids, to: &writer)
@@ -26,8 +26,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .message(version)
     }
 
-    /// Makes the envelope for a channel that joined in the old form: the event names the operation, and the payload is
-    /// the body itself.
+    /// Makes the envelope for a channel that joined in the older form: the event names the operation, and the payload
+    /// is the body itself.
     public init(_ version: SerializerVersion, topic: RawSpan, legacy operation: Operation) {
         var writer = ByteWriter(capacity: 96 + topic.byteCount)
         Self.appendPrefix(version, topic: topic, legacy: operation, to: &writer)
@@ -35,7 +35,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .legacy(version)
     }
 
-    /// Makes the envelope of a feed's records.
+    /// Makes the envelope of records in a feed, the answer to `GET /api/changes`.
     public init(_ form: FeedForm) {
         let text: StaticString =
             switch form.format {
@@ -46,7 +46,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         kind = .record(form)
     }
 
-    /// Form of the feed; nil for the envelope of a message.
+    /// Format of the feed to whose records the envelope belongs; nil for the envelope of a message.
     public var feed: FeedForm? { if case .record(let form) = kind { form } else { nil } }
 
     public var suffix: StaticString {
@@ -61,8 +61,9 @@ public struct ChangeEnvelope: Sendable, Hashable {
         }
     }
 
-    /// Returns this envelope with positions, for a channel that asked for them: the position after this change, and the
-    /// position after the previous change of the channel. The old form has no place for them.
+    /// Returns this envelope with two log positions: after this change, and after the channel's previous change. For
+    /// channels that asked for positions. A message of the older form has no place for them, so its envelope stays
+    /// unchanged.
     public func standing(at position: String, behind previous: String) -> ChangeEnvelope {
         assert(more.isEmpty, "an envelope gets its positions once")
         var envelope = self
@@ -74,8 +75,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// Returns the envelope of a snapshot row in a stream. It has no position, because no client can resume after such
-    /// a row.
+    /// Returns the envelope of a snapshot row in a feed. It has no position, because no client can resume after such a
+    /// row.
     public func record() -> ChangeEnvelope {
         guard case .record(let form) = kind, form.format != .page else { preconditionFailure("rows go into streams") }
         assert(more.isEmpty, "an envelope becomes that of a snapshot row once")
@@ -84,7 +85,8 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// Returns the envelope of a change in a feed, with the position after that change.
+    /// Returns the envelope of a change in a feed, with the position after that change. With `isFirst` the record is
+    /// the first of its page.
     public func record(at position: String, isFirst: Bool) -> ChangeEnvelope {
         guard case .record(let form) = kind else { preconditionFailure("a socket has no records") }
         assert(more.isEmpty, "an envelope of a feed gets its position once")
@@ -99,7 +101,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
         return envelope
     }
 
-    /// Returns the length of the message around a body of `body` bytes.
+    /// Returns the length in bytes of a message whose body has `body` bytes.
     public func byteCount(around body: Int) -> Int { prefix.count + body + more.count + suffix.utf8CodeUnitCount }
 
     /// Appends the text after the body.

@@ -1,13 +1,13 @@
 import Bytes
 import Change
 
-/// One column as a subscriber sees it.
+/// One column of a relation that a subscriber sees.
 public struct VisibleColumn: Sendable {
     /// Index of the column in the relation, and so in every row image.
     public var index: Int
-    /// Type name that `columns` shows; for a domain, the domain's own name.
+    /// Type name that the body's member `columns` shows. For a domain it is the domain's own name.
     public var typeName: String
-    /// Rendering of the value; for a domain, the rendering of its base type.
+    /// Rendering of the column's values as JSON. For a domain it is the rendering of the base type.
     public var rendering: ValueRendering
 
     public init(index: Int, typeName: String, rendering: ValueRendering) {
@@ -17,30 +17,31 @@ public struct VisibleColumn: Sendable {
     }
 }
 
-/// Columns of a relation that some subscribers see: those that their role may read and that they asked for.
+/// Columns of a relation that some subscribers see: those that their role may read and that they selected.
 ///
-/// The hub makes one view for each version of a relation and each set of columns. The view contains the text that is
-/// the same in all changes, already written.
+/// The hub makes one view for each version of a relation and each set of columns. The view contains the text that all
+/// changes have in common, already written.
 public struct ChangeView: Sendable {
-    /// Column of the relation, visible or not. It holds no references, because the writer reads it for every value of
-    /// every row.
+    /// Column of the relation, visible or not. The type holds no references, because the writer reads it for every
+    /// value of every row.
     struct ViewColumn: Sendable {
         var isVisible: Bool
-        /// True if the column is in the old row when the replica identity holds keys only.
+        /// True if the column belongs to the replica identity, and so to an old row that holds keys only.
         var isIdentity: Bool
-        /// True if the column is in the old row of a delete.
+        /// True if receivers see the column in the old row of a delete.
         var isInDeleted: Bool
-        /// True if the column is in the old row of an update.
+        /// True if receivers see the column in the old row of an update.
         var isInReplaced: Bool
         var rendering: JSONRendering
-        /// Index in `structured`, or -1 for the plain rendering.
+        /// Index in `structured`, or -1 if `rendering` applies.
         var structured: Int32
-        /// Start of `,"name":` in `text`.
+        /// Offset in `text` at which the text `,"name":` begins.
         var nameStart: UInt32
+        /// Offset in `text` at which the text `,"name":` ends.
         var nameEnd: UInt32
     }
 
-    /// Ranges in `text` of a body's beginning, up to the commit time.
+    /// Ranges in `text` of the beginning of a body, up to the commit time, by operation.
     struct Heads: Sendable {
         var insert = 0..<0
         var update = 0..<0
@@ -54,19 +55,21 @@ public struct ChangeView: Sendable {
     /// Range of `"columns":[…]` in `text`.
     let columnList: Range<Int>
 
-    /// Part of the old row that receivers get, out of the columns that the replica identity keeps.
+    /// Part of the old row that receivers get. The replica identity decides which columns of the old row exist at all.
     public enum Past: Sendable, Hashable {
+        /// All columns of the old row.
         case whole
-        /// Old row of an update whole; of a deleted row the primary key alone.
+        /// All columns of an updated row; only the primary key of a deleted row.
         case keysOfDeleted
-        /// Primary key alone, because a subscriber that may see the new row was perhaps not allowed to see the old
-        /// one.
+        /// Only the primary key, because some subscriber that may see the new row was perhaps not allowed to see the
+        /// old one.
         case keys
-        /// Like `keys`, but nothing of an updated row, because its key would reveal something.
+        /// Only the primary key of a deleted row, and nothing of an updated row, because the old key would reveal
+        /// something.
         case nothing
     }
 
-    /// Makes a view. `visible` is in the order of the relation.
+    /// Makes a view. `visible` must be in the order of the relation's columns.
     public init(_ relation: Relation, visible: [VisibleColumn], past: Past = .whole) {
         precondition(
             visible.allSatisfy { relation.columns.indices.contains($0.index) }, "a view shows columns of its relation")
@@ -97,8 +100,8 @@ public struct ChangeView: Sendable {
             "the texts of a view do not overlap")
     }
 
-    /// Makes a view of a relation that has built-in types only. Every column is visible unless `columns` lists some by
-    /// index.
+    /// Makes a view of a relation whose columns all have built-in types. `columns` lists the indexes of the visible
+    /// columns; nil means all.
     public init(_ relation: Relation, columns: [Int]? = nil, past: Past = .whole) {
         let visible = (columns ?? Array(relation.columns.indices)).map { index in
             VisibleColumn(

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Request of a client.
+/// Kind of a request that a client sends.
 public enum ClientEvent: Sendable, Hashable {
     case join
     case leave
@@ -31,28 +31,31 @@ public enum ClientEvent: Sendable, Hashable {
     }
 }
 
-/// Format in which the payload arrived. It decides in which format the payload is passed on.
+/// Format in which the payload arrived. The hub passes the payload on in a format that depends on it.
 public enum PayloadForm: Sendable, Hashable {
     /// One valid JSON value.
     case json
-    /// Opaque bytes of a binary push (kind 0).
+    /// Opaque bytes of a binary push (frame kind 0).
     case opaque
-    /// Payload of a user's broadcast in a binary frame (kind 3) that is marked as JSON but not yet checked.
+    /// Payload of a user's broadcast in a binary frame (kind 3). The frame marks it as JSON; the hub has not checked
+    /// that yet.
     case userJSON
     /// Opaque bytes of a user's broadcast in a binary frame (kind 3).
     case userBinary
 }
 
-/// One message of a client, read in place. It borrows from its frame and from the decoder, until the next message.
+/// One message of a client, read in place. It borrows from its frame and from the decoder, and is valid until the
+/// decoder reads the next message.
 public struct ClientMessage: ~Escapable {
     public let event: ClientEvent
     public let form: PayloadForm
     /// Topic in UTF-8, without escapes.
     public let topic: RawSpan
     public let eventName: RawSpan
-    /// The user's own event name in a binary broadcast.
+    /// Event name chosen by the user, in a binary broadcast.
     public let userEvent: RawSpan
-    /// Ref of the join as a JSON token with its quotes, so that it is echoed byte for byte; empty if null or absent.
+    /// Ref of the join as a JSON token with its quotes, so that the hub can repeat it byte for byte. Empty if null or
+    /// absent.
     public let joinRef: RawSpan
     public let ref: RawSpan
     public let payload: RawSpan
@@ -73,7 +76,7 @@ public struct ClientMessage: ~Escapable {
     }
 }
 
-/// Ranges of a message's parts: the payload's in the frame, all others in the decoder's text.
+/// Ranges of a message's parts: the payload's range is in the frame, all others are in the decoder's text.
 struct MessageFields {
     var form = PayloadForm.json
     var topic = 0..<0
@@ -84,12 +87,13 @@ struct MessageFields {
     var payload = 0..<0
 }
 
-/// Part of a message, named in errors.
+/// Part of a message that an error refers to.
 public enum MessagePart: Sendable, Hashable {
     case joinRef, ref, topic, event, payload, metadata
 }
 
-/// Reason why a frame is not a message. The hub drops and counts the frame; the socket stays open and gets no reply.
+/// Reason why a frame is not a message. The hub drops and counts the frame. The socket stays open, and the client gets
+/// no reply.
 public enum MessageError: Error, Sendable, Hashable {
     /// The text is not JSON, not UTF-8, has unpaired surrogates, or is nested too deep.
     case notJSON(offset: Int)
@@ -99,15 +103,15 @@ public enum MessageError: Error, Sendable, Hashable {
     case notAnArray
     case tooFewElements
     case missing(MessagePart)
-    /// A topic or an event that is not a string, or a ref that is neither a string, a number nor null.
+    /// A topic or an event is not a string, or a ref is neither a string, a number nor null.
     case wrongType(MessagePart)
     case tooLong(MessagePart)
-    /// A binary frame on a socket that speaks version 1.
+    /// A binary frame arrived on a socket that uses version 1.
     case binaryInVersion1
     case unknownKind(UInt8)
-    /// A binary frame that is shorter than its lengths say.
+    /// A binary frame is shorter than the lengths in its head require.
     case truncated
-    /// Text in a binary frame that is not UTF-8.
+    /// Text in a binary frame is not UTF-8.
     case notUTF8(MessagePart)
     case badMetadata
 }

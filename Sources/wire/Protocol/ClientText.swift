@@ -1,7 +1,7 @@
 import Bytes
 
-/// Kind of a text for clients, for programs to read: the field `code` of `system` messages. Later versions may reword
-/// or extend a text; its code stays the same.
+/// Code of a message for clients, which programs can compare: the field `code` of `system` messages. Later versions may
+/// reword a message; its code stays the same.
 public enum TextCode: String, Sendable, Hashable, CaseIterable {
     // MARK: Reasons why a binding gets no subscription
 
@@ -58,7 +58,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case notReady = "ReplicationNotReady"
 }
 
-/// Message for a client: a text for people and a code for programs.
+/// Message for a client: a text for people, and a code for programs.
 public struct ClientText: Sendable, Hashable {
     public let code: TextCode
     public var text: String
@@ -70,8 +70,8 @@ public struct ClientText: Sendable, Hashable {
 }
 
 extension ClientText {
-    /// Writes the code of an error's reason. Reasons have the form `Code: text`; of the few short ones without a code,
-    /// the words are joined into one.
+    /// Writes the code of an error's reason. A reason has the form `Code: text`. A few short reasons have no code;
+    /// their words are joined to make one.
     static func appendCode(ofReason reason: RawSpan, to writer: inout ByteWriter) {
         var end = 0
         while end < reason.byteCount, isLetter(reason.byte(end)) { end += 1 }

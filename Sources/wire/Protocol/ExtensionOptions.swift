@@ -1,19 +1,19 @@
 import Bytes
 
-/// Options that go beyond the reference and that a client must ask for.
+/// Options of Tidewire that go beyond Supabase's protocol. A client must ask for them.
 ///
-/// Existing clients drop unknown members of a join, each client in another place. Therefore options have several
-/// places: parameters of the socket's address (`tidewire.moves=true`), `config.broadcast.tidewire`, a binding's own
-/// `tidewire`, and `config.tidewire`. If several places set an option, the place nearest to the channel counts.
+/// Existing client libraries drop unknown members of a join, each library in other places. Therefore an option can be
+/// given in several places: parameters of the socket's address (`tidewire.moves=true`), `config.broadcast.tidewire`, a
+/// binding's own `tidewire`, and `config.tidewire`. If several places give an option, the most specific place counts.
 public struct ExtensionOptions: Sendable, Hashable {
     public enum Name: UInt8, Sendable, CaseIterable {
-        /// Sends a delete for an update that takes a row out of a binding's view.
+        /// Sends a delete for an update after which a binding no longer matches the row.
         case moves
         /// Tells the channel about data that limits or rights withhold from it.
         case limits
-        /// Sends log positions, from which the client can resume.
+        /// Sends log positions from which the client can resume.
         case position
-        /// Sends the existing rows first.
+        /// Sends the existing rows before the changes.
         case snapshot
 
         var text: StaticString {
@@ -30,7 +30,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 
     private var given: UInt8 = 0
     private var values: UInt8 = 0
-    /// Unknown options, and options with an invalid value; the first `maximumUnknown` of them.
+    /// Unknown options, and options with an invalid value: the first `maximumUnknown` of them.
     public private(set) var unknown: [String] = []
 
     public static let maximumUnknown = 8
@@ -38,7 +38,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 
     public init() {}
 
-    /// Reads the options from the parameters of a socket's address: all that begin with `tidewire.`.
+    /// Reads the options from those parameters of a socket's address that begin with `tidewire.`.
     public init(parameters: some Sequence<(name: String, value: String)>) {
         for (name, value) in parameters where name.hasPrefix("tidewire.") {
             let option = Name.allCases.first { "tidewire.\($0.text)" == name }
@@ -58,7 +58,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         }
     }
 
-    /// Returns these options, with values from `wider` for options that are not set here.
+    /// Returns these options. Options that are not set take their values from `wider`.
     public func over(_ wider: ExtensionOptions) -> ExtensionOptions {
         var both = self
         both.given |= wider.given
@@ -75,7 +75,7 @@ public struct ExtensionOptions: Sendable, Hashable {
         assert(unknown.count <= Self.maximumUnknown, "no more unknown options are kept than allowed")
     }
 
-    /// Returns the message for a client that asked for an unknown option.
+    /// Returns the message for a client that asked for an unknown option, or gave an option an invalid value.
     public func complaint(_ name: String) -> ClientText {
         let names = Name.allCases.map { "\($0.text)" }.joined(separator: ", ")
         return ClientText(
@@ -84,7 +84,7 @@ public struct ExtensionOptions: Sendable, Hashable {
 }
 
 extension ExtensionOptions {
-    /// Reads the object that begins with the next token; if another value begins there, skips it.
+    /// Reads options from the next value if it is an object. Skips any other value.
     init(_ scanner: inout JSONScanner) throws(ByteError) {
         let token = try scanner.next()
         guard token == .beginObject else {
@@ -94,12 +94,12 @@ extension ExtensionOptions {
         while try scanner.next() == .name { try readMember(&scanner) }
     }
 
-    /// Reads the value of a member whose name is the last token.
+    /// Reads the value of the member whose name is the scanner's present token.
     mutating func readMember(_ scanner: inout JSONScanner) throws(ByteError) {
         let option = Name.allCases.first { scanner.equals($0.text) }
         let name = option == nil ? scanner.text : ""
         let token = try scanner.next()
-        // All booleans of a join may also be strings, in any case.
+        // Like all booleans of a join, an option may also be a string, in upper or lower case.
         let text = token == .string && scanner.tokenBytes.byteCount <= 5 ? scanner.text.lowercased() : ""
         switch (option, token) {
         case (let option?, .bool(let value)): self[option] = value

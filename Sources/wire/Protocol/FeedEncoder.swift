@@ -1,14 +1,14 @@
 import Bytes
 
-/// Encoder of a feed's records other than changes: positions, messages for the client, and the end. Each is one JSON
-/// object.
+/// Encoder of a feed's records other than changes: positions, messages for the client, and the end. A feed is the
+/// answer to `GET /api/changes`. Each record is one JSON object.
 public struct FeedEncoder {
     let format: FeedForm.Format
 
     public init(_ format: FeedForm.Format) { self.format = format }
 
-    /// Writes the text before the first record. Without a position the client cannot resume until a later record has
-    /// one.
+    /// Writes the text before the first record. If `position` is nil, the client can resume only after a later record
+    /// with a position.
     public func appendStart(at position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: writer.append("{\"events\":[")
@@ -19,7 +19,7 @@ public struct FeedEncoder {
         }
     }
 
-    /// Writes a keep-alive for a feed without news. A client that resumes from this position misses nothing.
+    /// Writes a keep-alive record with a position. A client that resumes from this position misses nothing.
     public func appendPosition(_ position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: preconditionFailure("a page says where it stands when it ends")
@@ -27,7 +27,7 @@ public struct FeedEncoder {
             writer.append("{\"type\":\"position\"")
             writer.append(position: position)
             writer.append("}\n")
-        // Without data this is no event, but the client still remembers the id (HTML, "Server-sent events" 9.2.6).
+        // Without data this is not an event, but the client still remembers the id (HTML, "Server-sent events" 9.2.6).
         case .events:
             writer.append(": alive")
             end(position, to: &writer)
@@ -41,7 +41,7 @@ public struct FeedEncoder {
         end(record.position, to: &writer)
     }
 
-    /// Writes the last record.
+    /// Writes the last record. `notes` are the messages that a page contains.
     public func appendEnd(_ ending: FeedEnding, _ notes: [SystemRecord], to writer: inout ByteWriter) {
         switch format {
         case .page:
@@ -80,7 +80,7 @@ public struct FeedEncoder {
         writer.append("\n\n")
     }
 
-    /// Time after which a browser reconnects.
+    /// Milliseconds after which a browser reconnects.
     static let retryMilliseconds = 2000
 }
 
@@ -89,9 +89,9 @@ public struct SystemRecord: Sendable, Hashable {
     public let status: ReplyStatus
     public let code: String
     public let text: String
-    /// Position to resume from; nil if the client cannot resume there.
+    /// Position from which the client can resume; nil if it cannot resume after this message.
     public let position: String?
-    /// Number of rows, for messages about a snapshot.
+    /// Number of rows that a snapshot contained; nil in other messages.
     public var rows: Int?
 
     public init(_ status: ReplyStatus, code: String, _ text: String, at position: String?) {
@@ -130,11 +130,11 @@ public struct FeedEnding: Sendable, Hashable {
         }
     }
 
-    /// Position to resume from; nil means the beginning.
+    /// Position from which the client can resume; nil means the beginning of the log.
     public let position: String?
-    /// True if the log may already contain more.
+    /// True if the log may already contain more changes.
     public let hasMore: Bool
-    /// Reason for an early end; nil if the feed ended as requested.
+    /// Reason why the feed ended early; nil if it ended as requested.
     public let reason: Reason?
 
     public init(at position: String?, hasMore: Bool, because reason: Reason? = nil) {

@@ -1,10 +1,10 @@
 import Bytes
 
-/// Format of the changes in the answer to a request.
+/// Format of a feed, the answer to `GET /api/changes`.
 public struct FeedForm: Sendable, Hashable {
-    /// Format of the text around records. The records are the same in all formats.
+    /// Format of the text around the records. The records are the same in all formats.
     public enum Format: Sendable, Hashable {
-        /// One JSON object for a page of changes: `{"events":[…],"system":[…],"position":"…","more":false}`.
+        /// One JSON object with a page of changes: `{"events":[…],"system":[…],"position":"…","more":false}`.
         case page
         /// One record per line (`application/x-ndjson`).
         case lines
@@ -12,11 +12,11 @@ public struct FeedForm: Sendable, Hashable {
         case events
     }
 
-    /// Means by which an HTTP client finds the end of the answer.
+    /// Method by which an HTTP client recognizes the end of the answer.
     public enum Framing: Sendable, Hashable {
         /// Chunked encoding of HTTP/1.1 (RFC 9112 §7.1).
         case chunks
-        /// The end of the connection, for clients older than HTTP/1.1.
+        /// The hub closes the connection. For clients older than HTTP/1.1.
         case untilClose
     }
 
@@ -28,7 +28,7 @@ public struct FeedForm: Sendable, Hashable {
         self.framing = framing
     }
 
-    /// Appends a piece of the answer. With chunked encoding the piece is one chunk.
+    /// Appends a part of the answer. With chunked encoding the part becomes one chunk.
     public func appendPiece(_ bytes: RawSpan, to writer: inout ByteWriter) {
         assert(bytes.byteCount > 0, "a chunk of nothing ends the answer")
         appendPieceHead(bytes.byteCount, to: &writer)
@@ -36,8 +36,9 @@ public struct FeedForm: Sendable, Hashable {
         appendPieceEnd(to: &writer)
     }
 
-    /// Appends a body as one line, because clients separate records by line breaks. In JSON, a line break stands only
-    /// between values, where a blank means the same. PostgreSQL keeps the line breaks of a `json` value.
+    /// Appends a body with its line breaks replaced by blanks, because clients separate records by line breaks. In JSON
+    /// a line break occurs only between values, where a blank means the same. PostgreSQL keeps the line breaks of a
+    /// `json` value.
     public static func appendOneLine(_ body: RawSpan, to writer: inout ByteWriter) {
         let start = writer.count
         var at = 0
@@ -62,16 +63,16 @@ public struct FeedForm: Sendable, Hashable {
         if framing == .chunks { writer.append("\r\n") }
     }
 
-    /// Appends the end of the answer, after the last piece.
+    /// Appends the text that ends the answer, after its last part.
     public func appendEnd(to writer: inout ByteWriter) {
         if framing == .chunks { writer.append("0\r\n\r\n") }
     }
 }
 
-/// Form in which a channel gets its changes.
+/// Form in which the hub sends a channel's changes.
 public enum EnvelopeForm: Sendable, Hashable {
-    /// Messages on a socket.
+    /// Messages on a WebSocket.
     case messages(SerializerVersion)
-    /// Records in the answer to a request.
+    /// Records in the answer to `GET /api/changes`.
     case records(FeedForm)
 }

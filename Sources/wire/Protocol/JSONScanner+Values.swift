@@ -1,7 +1,7 @@
 import Bytes
 
 extension JSONScanner {
-    /// Returns the next token. Throws this module's own error.
+    /// Returns the next token. Throws the error type of this module.
     @_lifetime(self: copy self)
     mutating func token() throws(MessageError) -> JSONToken {
         do throws(ByteError) {
@@ -20,7 +20,7 @@ extension JSONScanner {
         }
     }
 
-    /// Skips the value whose first token was just read, and returns the value's range.
+    /// Skips the value whose first token was just read. Returns the range of the whole value.
     @_lifetime(self: copy self)
     mutating func range(of token: JSONToken) throws(MessageError) -> Range<Int> {
         let start = start(of: token)

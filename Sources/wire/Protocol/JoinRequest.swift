@@ -1,40 +1,42 @@
 import Bytes
 
-/// Request to join a channel: the payload of `phx_join`. An invalid member is recorded in `problems` and gets its
-/// default. A payload that is no JSON at all was refused earlier.
+/// Request to join a channel: the payload of `phx_join`. A member with an invalid value gets its default and is
+/// recorded in `problems`. The decoder has already refused payloads that are not JSON.
 public struct JoinRequest: Sendable {
-    /// True if `config` is missing. The topic then names the one subscription, and changes are sent in the old form.
+    /// True if `config` is missing. The topic then names the only subscription, and the hub sends changes in the older
+    /// form.
     public internal(set) var isLegacy = true
     public internal(set) var isPrivate = false
 
-    /// True if the hub acknowledges the channel's broadcasts.
+    /// True if the client wants an acknowledgement for each of its broadcasts.
     public internal(set) var acknowledgesBroadcasts = false
-    /// True if the channel also receives its own broadcasts.
+    /// True if the channel also receives the broadcasts that it sends itself.
     public internal(set) var receivesOwnBroadcasts = false
     public internal(set) var wantsReplicationReady = false
-    /// Value of `broadcast.replay`.
+    /// Request for old broadcasts, from the member `broadcast.replay`.
     public internal(set) var replay = ReplayDemand.none
 
     /// Presence key; nil if the hub has to generate one.
     public internal(set) var presenceKey: String?
     public internal(set) var enablesPresence = false
 
-    /// Options beyond the reference.
+    /// Options of Tidewire that go beyond Supabase's protocol.
     public internal(set) var options = ExtensionOptions()
-    /// Position to resume from (`tidewire.resume`), also beyond the reference.
+    /// Log position to resume from, from the member `tidewire.resume`. Goes beyond Supabase's protocol.
     public internal(set) var resumption = ResumeDemand.none
 
-    /// Bindings in the order the client sent them. The reply has the same order.
+    /// Bindings in the order in which the client sent them. The hub's reply has the same order.
     public internal(set) var bindings: [ChangeBinding] = []
-    /// True if the client sent more bindings than allowed. `bindings` holds the first ones, and the hub refuses the
-    /// join.
+    /// True if the client sent more bindings than allowed. `bindings` then holds only the first ones, and the hub
+    /// refuses the join.
     public internal(set) var hasTooManyBindings = false
 
     public internal(set) var token = JoinToken.ofSocket
-    /// Names of invalid members for the log (`InvalidJoinPayload`), never their values.
+    /// Names of members with invalid values. The hub logs them as `InvalidJoinPayload`, never with their values.
     public internal(set) var problems: [JoinProblem] = []
 
-    /// Reads a join from `payload`, which must be one valid JSON value. `subTopic` is the topic without `realtime:`.
+    /// Reads a join from `payload`, which must be exactly one valid JSON value. `subTopic` is the topic without
+    /// `realtime:`.
     public init(_ payload: RawSpan, subTopic: RawSpan, maximumBindings: Int) {
         var reader = JoinReader(maximumBindings: maximumBindings)
         do throws(ByteError) {
@@ -51,17 +53,17 @@ public struct JoinRequest: Sendable {
 
     init() {}
 
-    /// Makes the request of a feed's channel, which no client joins: these bindings and nothing else.
+    /// Makes the request for a feed's channel, which no client joins. It has the given bindings and nothing else.
     public init(feed: [BindingParameters]) {
         isLegacy = false
         options[.position] = true
         bindings = feed.enumerated().map { ChangeBinding(feed: $1, id: UInt32($0) + 1) }
     }
 
-    /// Adds the options of the socket for options that the join does not set.
+    /// Takes the socket's options for those that the join does not set.
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 
-    /// Messages for the client about unknown or suspect parts of its join.
+    /// Messages for the client about options, events or filter values in its join that look like mistakes.
     public var advice: [ClientText] {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
@@ -92,7 +94,7 @@ public struct JoinRequest: Sendable {
     }
 }
 
-/// Error in a join, for the log: `config.private: unable to parse, expected boolean`.
+/// Member of a join with an invalid value, as text for the log: `config.private: unable to parse, expected boolean`.
 public struct JoinProblem: Sendable, CustomStringConvertible {
     let key: StaticString
     let expected: StaticString
@@ -100,13 +102,14 @@ public struct JoinProblem: Sendable, CustomStringConvertible {
     public var description: String { "\(key): unable to parse, expected \(expected)" }
 }
 
-/// Token whose claims a channel uses.
+/// Token from which the hub takes a channel's claims.
 public enum JoinToken: Sendable, Hashable {
-    /// The key with which the socket was opened.
+    /// The token with which the client opened its socket.
     case ofSocket
     case given(String)
 
-    /// Chooses the token. An API key is not a user's token. `user_token` is the older name and takes precedence.
+    /// Chooses the token. `user_token`, the older name, takes precedence over `access_token`. If the client sent an API
+    /// key instead of a user's token, the channel uses the socket's token.
     init(_ reader: borrowing JoinReader) {
         let first = reader.hasAccessToken ? reader.accessToken : reader.userToken
         if let first, first.utf8.starts(with: "sb_".utf8) {
@@ -119,7 +122,7 @@ public enum JoinToken: Sendable, Hashable {
     }
 }
 
-/// Reader that walks through the payload once.
+/// Reader that goes through the payload once.
 struct JoinReader: ~Copyable {
     var request = JoinRequest()
     var userToken: String?
@@ -203,7 +206,7 @@ struct JoinReader: ~Copyable {
             } else if scanner.equals("replay") {
                 request.replay = ReplayDemand(payload.extracting(try value(&scanner)))
             } else if scanner.equals("tidewire") {
-                // Values from `config.tidewire` take precedence, in whichever order the two members come.
+                // Options in `config.tidewire` count before these, whichever of the two members is first.
                 let wider = try readExtensions("config.broadcast.tidewire", &scanner)
                 request.options = request.options.over(wider)
             } else {
@@ -212,7 +215,8 @@ struct JoinReader: ~Copyable {
         }
     }
 
-    /// Reads `replication_ready`. Unlike for the other members, every value except false and null counts as true.
+    /// Reads `replication_ready`. Every value except false and null counts as true, unlike for other booleans of a
+    /// join.
     private mutating func readReplicationReady(_ scanner: inout JSONScanner) throws(ByteError) {
         let token = try scanner.next()
         request.wantsReplicationReady = token != .null && token != .bool(false)
@@ -246,8 +250,8 @@ struct JoinReader: ~Copyable {
 
     // MARK: postgres_changes
 
-    /// Reads the bindings. One element that is neither an object nor null makes the list invalid. An invalid list
-    /// counts as empty.
+    /// Reads the bindings. An element that is neither an object nor null makes the list invalid. An invalid list counts
+    /// as empty.
     private mutating func readBindings(_ scanner: inout JSONScanner, _ payload: RawSpan) throws(ByteError) {
         (request.bindings, request.hasTooManyBindings) = ([], false)
         let token = try scanner.next()
@@ -284,8 +288,8 @@ struct JoinReader: ~Copyable {
 
     // MARK: Values
 
-    /// True if an object begins here. Null means that it is absent. Any other value is recorded as a problem and
-    /// skipped.
+    /// True if an object begins at the next token. Null means that the member is absent. Any other value is recorded as
+    /// a problem and skipped.
     private mutating func entersObject(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
         let token = try scanner.next()
         if token == .beginObject { return true }
@@ -301,7 +305,8 @@ struct JoinReader: ~Copyable {
         return start..<scanner.offset
     }
 
-    /// Reads a boolean, or a string that contains one in any case. Any other value is invalid and means false.
+    /// Reads a boolean, or a string that contains one in upper or lower case. Any other value is invalid and means
+    /// false.
     private mutating func boolean(_ key: StaticString, _ scanner: inout JSONScanner) throws(ByteError) -> Bool {
         try boolean(key, try scanner.next(), &scanner)
     }

@@ -1,22 +1,23 @@
 import Bytes
 
-/// Position of a joining channel in the log, sent to clients that asked for positions or asked to resume.
+/// Log position of a joining channel, and the result of its resume. The hub sends it to clients that asked for either.
 public struct LogStanding: Sendable {
     /// Reason why the hub cannot send the missed changes, so that the client must fetch the data again.
     public enum Refusal: String, Error, CaseIterable {
-        /// The log no longer reaches back to the position.
+        /// The log no longer contains the changes after the position.
         case olderThanRetention = "older_than_retention"
-        /// History has a gap after the position, or the position belongs to another database.
+        /// The log has a gap after the position, or the position belongs to another database.
         case otherEpoch = "epoch_changed"
-        /// The log has not reached that position.
+        /// The log has not reached the position yet.
         case unknown = "unknown_position"
-        /// The log is damaged from that position on, or the disk cannot read it.
+        /// The log is damaged at or after the position, or the disk cannot read it.
         case unreadable = "log_unreadable"
     }
 
-    /// Position from which changes follow; nil until the log has begun. The channel then gets the position later.
+    /// Position after which the channel gets changes. Nil if the log has not begun yet: the hub then sends the position
+    /// later.
     public let position: String?
-    /// Result of the resume; nil if the client did not ask to resume.
+    /// Success of the resume, or the reason why it is impossible. Nil if the client did not ask to resume.
     public let recovery: Result<Void, Refusal>?
 
     public init(position: String?, recovery: Result<Void, Refusal>?) {

@@ -1,17 +1,17 @@
 import Bytes
 
-/// Decoder from a client's frames to messages. In: the bytes of one text or binary frame, unchanged. Out: the message,
-/// read in place, or the reason why the frame is not a message.
+/// Decoder of clients' frames. It takes the bytes of one text or binary frame and returns the message, read in place.
+/// Otherwise it throws the reason why the frame is not a message.
 ///
-/// The decoder keeps the text of the last message only, so one decoder serves all sockets of a loop.
+/// The decoder stores text of the last message only, so one decoder serves all sockets of a loop.
 public struct MessageDecoder: ~Copyable {
-    /// Longest topic. A channel keeps its topic and refs as long as it lives, so longer ones are refused.
+    /// Longest topic in bytes. A channel stores its topic and refs for its whole life, so longer ones are refused.
     private let maximumTopicBytes: Int
     private let maximumRefBytes: Int
-    /// Topic, event and refs of the last message: strings without escapes, refs as JSON.
+    /// Topic, event and refs of the last message: strings without escapes, refs as JSON tokens.
     private var text = ByteWriter(capacity: 512)
 
-    /// Bytes that the text buffer may keep after a message with a long event name.
+    /// Size to which the text buffer shrinks after a message with a long event name.
     private static let usualTextBytes = 16 << 10
 
     public init(maximumTopicBytes: Int, maximumRefBytes: Int) {
@@ -76,8 +76,8 @@ public struct MessageDecoder: ~Copyable {
         return fields
     }
 
-    /// Returns the part with this name. Names may contain escapes, but no known client writes them, so that path may be
-    /// slow.
+    /// Returns the part of a message to which a member's name belongs. Names with escapes are compared slowly; no known
+    /// client writes them.
     private static func part(named scanner: borrowing JSONScanner) -> MessagePart? {
         if scanner.hasEscapes {
             switch scanner.text {
@@ -127,7 +127,7 @@ public struct MessageDecoder: ~Copyable {
         case .joinRef: fields.joinRef = try ref(part, token, scanner)
         case .payload, .metadata: fields.payload = try scanner.range(of: token)
         }
-        // A ref that is an object or an array was refused above, so only the payload may be a nested value.
+        // A ref that is an object or an array was refused above, so only the payload can be a nested value here.
     }
 
     private mutating func string(
@@ -139,7 +139,7 @@ public struct MessageDecoder: ~Copyable {
         return start..<text.count
     }
 
-    /// Copies the token unchanged, with its quotes, because the client gets it back byte for byte.
+    /// Copies the token unchanged, with its quotes, because the hub repeats it to the client byte for byte.
     private mutating func ref(
         _ part: MessagePart, _ token: JSONToken, _ scanner: borrowing JSONScanner
     ) throws(MessageError) -> Range<Int> {
@@ -192,7 +192,7 @@ public struct MessageDecoder: ~Copyable {
         fields.ref = try quoted(.ref, in: frame, at: &at, frame.byte(2))
         fields.topic = try plain(.topic, in: frame, at: &at, frame.byte(3))
         fields.userEvent = try plain(.event, in: frame, at: &at, frame.byte(4))
-        // Metadata is checked and then ignored: receivers do not get it.
+        // The metadata must be valid, but the hub does not pass it on.
         let metadata = try piece(of: frame, at: &at, frame.byte(5))
         guard metadata.isEmpty || JSONScanner.isValue(frame.extracting(metadata)) else { throw .badMetadata }
         let start = text.count
@@ -220,7 +220,7 @@ public struct MessageDecoder: ~Copyable {
         return start..<text.count
     }
 
-    /// Copies a ref of a binary frame, a bare string, and adds the quotes that it has in text replies.
+    /// Copies a ref of a binary frame and adds the quotes that it needs in text replies.
     private mutating func quoted(
         _ part: MessagePart, in frame: RawSpan, at offset: inout Int, _ length: UInt8
     ) throws(MessageError) -> Range<Int> {
@@ -232,7 +232,7 @@ public struct MessageDecoder: ~Copyable {
     }
 }
 
-/// Set of the keys, among those that version 1 requires, that a message has.
+/// Set of those keys that version 1 requires and a message has.
 private struct DemandedKeys: OptionSet {
     let rawValue: UInt8
 

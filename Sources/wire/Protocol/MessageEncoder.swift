@@ -13,7 +13,7 @@ public enum ReplyStatus: Sendable, Hashable {
     }
 }
 
-/// Part of the hub that sends a `system` message.
+/// Source that a `system` message names in its field `extension`.
 public enum SystemExtension: Sendable, Hashable {
     case system
     case postgresChanges
@@ -26,9 +26,10 @@ public enum SystemExtension: Sendable, Hashable {
     }
 }
 
-/// Writer of whole text messages to a client, in the version that its socket speaks.
+/// Writer of complete text messages to a client, in the version that its socket uses.
 ///
-/// Topics are UTF-8, and the encoder quotes them. Refs are JSON tokens, empty for null, and are written unchanged.
+/// Topics are UTF-8; the encoder quotes them. Refs are JSON tokens, which the encoder writes unchanged; an empty ref
+/// means null.
 public struct MessageEncoder: Sendable {
     public let version: SerializerVersion
 
@@ -36,7 +37,7 @@ public struct MessageEncoder: Sendable {
 
     // MARK: Replies
 
-    /// Appends a reply. `response` must be a JSON object: Python's client fails on other values.
+    /// Appends a reply. `response` must be a JSON object: Supabase's Python client fails on other values.
     public func appendReply(
         _ status: ReplyStatus, response: RawSpan, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
         to writer: inout ByteWriter
@@ -63,8 +64,7 @@ public struct MessageEncoder: Sendable {
         beginReply(.error, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
         writer.append("{\"reason\":")
         JSONText.appendString(reason, to: &writer)
-        // The code stands beside the response, because supabase-js shows all values of the response as the error's
-        // text.
+        // The code is outside the response, because supabase-js shows all values of the response as the error's text.
         writer.append("},\"code\":\"")
         ClientText.appendCode(ofReason: reason, to: &writer)
         writer.append("\"")
@@ -78,7 +78,7 @@ public struct MessageEncoder: Sendable {
         appendErrorReply(reason: bytes.rawBytes, topic: topic, joinRef: joinRef, ref: ref, to: &writer)
     }
 
-    /// Appends the reply for a channel that is not joined, or for a topic that cannot be joined.
+    /// Appends the reply to a message for a channel that is not joined, or for a topic that cannot be joined.
     public func appendUnmatchedTopic(_ topic: RawSpan, ref: RawSpan, to writer: inout ByteWriter) {
         appendErrorReply(reason: "unmatched topic", topic: topic, joinRef: RawSpan(), ref: ref, to: &writer)
     }
@@ -93,8 +93,8 @@ public struct MessageEncoder: Sendable {
         end(ref: ref, to: &writer)
     }
 
-    /// Appends the reply to a join. The key `postgres_changes` is always present: Swift's client takes it for success.
-    /// `standing` is for clients that asked for positions.
+    /// Appends the reply to a join. It always has the key `postgres_changes`, which Supabase's Swift client takes as
+    /// the sign of success. `standing` is for clients that asked for positions or to resume; nil for others.
     public func appendJoinReply(
         _ bindings: [ChangeBinding], _ standing: LogStanding? = nil, topic: RawSpan, joinRef: RawSpan, ref: RawSpan,
         to writer: inout ByteWriter
@@ -113,7 +113,8 @@ public struct MessageEncoder: Sendable {
 
     // MARK: Pushes
 
-    /// Appends a push. `payload` must be a JSON object: on other values Swift's client closes the whole connection.
+    /// Appends a push. `payload` must be a JSON object: on other values Supabase's Swift client closes its whole
+    /// connection.
     public func appendPush(
         _ event: RawSpan, payload: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
@@ -140,7 +141,7 @@ public struct MessageEncoder: Sendable {
     }
 
     /// Appends the message that a channel has ended. `joinRef` is the ref of the join that ends, even if another join
-    /// replaced it.
+    /// has replaced it.
     public func appendClose(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: joinRef, to: &writer)
         writer.append("\"phx_close\"")
@@ -149,7 +150,7 @@ public struct MessageEncoder: Sendable {
         end(ref: joinRef, to: &writer)
     }
 
-    /// Appends the message that a channel has failed. Clients then join it again.
+    /// Appends the message that a channel has failed. The client then joins again.
     public func appendChannelError(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: joinRef, to: &writer)
         writer.append("\"phx_error\"")
@@ -158,7 +159,7 @@ public struct MessageEncoder: Sendable {
         end(ref: joinRef, to: &writer)
     }
 
-    /// Appends a `system` message. `channel` is the topic without its prefix. Python's client requires that
+    /// Appends a `system` message. `channel` is the topic without its prefix. Supabase's Python client requires that
     /// `extension`, `status`, `message` and `channel` are strings.
     public func appendSystem(
         _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, position: String? = nil,
@@ -189,7 +190,8 @@ public struct MessageEncoder: Sendable {
         end(ref: RawSpan(), to: &writer)
     }
 
-    /// Appends the only message without the member `channel`: the hub is about to close the socket.
+    /// Appends the message that the hub is about to close the socket. It is the only `system` message without the
+    /// member `channel`.
     public func appendDisconnectRequest(topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -225,7 +227,7 @@ public struct MessageEncoder: Sendable {
         end(ref: ref, to: &writer)
     }
 
-    /// Writes the message up to the event's name.
+    /// Writes the message up to, but not including, the event's name.
     func begin(topic: RawSpan, joinRef: RawSpan, ref: RawSpan, to writer: inout ByteWriter) {
         switch version {
         case .v1:
@@ -250,8 +252,8 @@ public struct MessageEncoder: Sendable {
         }
     }
 
-    /// Writes the end of the message, after the payload. The ref is present even if null, because Python's client
-    /// requires it.
+    /// Writes the end of the message, after the payload. It contains the ref even if that is null, because Supabase's
+    /// Python client requires it.
     func end(ref: RawSpan, to writer: inout ByteWriter) {
         switch version {
         case .v1:

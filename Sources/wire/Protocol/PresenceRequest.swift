@@ -1,15 +1,16 @@
 import Bytes
 
-/// Request in a client's presence push.
+/// Request in a presence message of a client.
 public enum PresenceRequest: Sendable, Hashable {
-    /// Tracks a JSON object. The range is its place in the push's payload; an empty range means an empty object.
+    /// Track a JSON object. The range is the object's place in the message's payload; an empty range means an empty
+    /// object.
     case track(Range<Int>)
     case untrack
-    /// The push names no event. The hub answers ok and does not count the push.
+    /// The message names no event. The hub answers ok and does not count the message.
     case nothing
-    /// The hub answers with `PresenceRequest.notAnObjectReason`.
+    /// The tracked value is not an object. The hub answers with `PresenceRequest.notAnObjectReason`.
     case payloadNotAnObject
-    /// The hub answers with an error that contains no details.
+    /// The message names an unknown event. The hub answers with an error that contains no details.
     case unknownEvent
 
     public static let notAnObjectReason: StaticString = "Presence track payload must be a map"
@@ -18,7 +19,7 @@ public enum PresenceRequest: Sendable, Hashable {
         self = message.form == .json ? PresenceRequest(payload: message.payload) : .nothing
     }
 
-    /// Reads the request from `payload`, which must be one valid JSON value.
+    /// Reads the request from `payload`, which must be exactly one valid JSON value.
     public init(payload: RawSpan) {
         do throws(MessageError) {
             self = try Self.read(payload)
@@ -62,15 +63,16 @@ public enum PresenceRequest: Sendable, Hashable {
 }
 
 extension MessageEncoder {
-    /// Appends the presences of a topic, for a channel that has joined. `state` is an object of keys with their metas.
+    /// Appends all presences of a topic, for a channel that has just joined. `state` is an object of presence keys with
+    /// their metas.
     public func appendPresenceState(
         _ state: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
     ) {
         appendPush("presence_state", payload: state, topic: topic, joinRef: joinRef, to: &writer)
     }
 
-    /// Appends joined and left presences, the same text for all members. It has no join_ref, because clients drop a
-    /// message whose join_ref is not current.
+    /// Appends a change of presences; all members of a topic get the same text. It has no join_ref, because clients
+    /// drop a message whose join_ref is not current.
     public func appendPresenceDiff(_ difference: RawSpan, topic: RawSpan, to writer: inout ByteWriter) {
         appendPush("presence_diff", payload: difference, topic: topic, joinRef: RawSpan(), to: &writer)
     }

@@ -4,20 +4,21 @@ import Bytes
 public enum ReplayDemand: Sendable, Hashable {
     /// The key is absent.
     case none
-    /// The value is not an object. The hub ignores it on a private channel, and refuses it on a public one like any
-    /// other value.
+    /// The value is not an object. The hub ignores it on a private channel. On a public channel it refuses the join, as
+    /// for any other value.
     case ignored
-    /// The hub refuses the join with `ReplayDemand.invalidReason`.
+    /// The object is not a valid request. The hub refuses the join with `ReplayDemand.invalidReason`.
     case invalid
     case since(ReplayRequest)
 
     public static let invalidReason: StaticString = "UnableToReplayMessages: Replay params are not valid"
     public static let publicReason: StaticString = "UnableToReplayMessages: Replay is not allowed for public channels"
 
-    /// True if the key is present with any value. A public channel is refused in that case.
+    /// True if the key is present, with any value. The hub then refuses a public channel, unless the project allows
+    /// replay in public channels.
     public var isThere: Bool { self != .none }
 
-    /// Reads the request from `json`, which must be one valid JSON value.
+    /// Reads the request from `json`, which must be exactly one valid JSON value.
     init(_ json: RawSpan) {
         guard let members = ReplayMembers(json) else {
             self = .ignored
@@ -33,32 +34,33 @@ public enum ReplayDemand: Sendable, Hashable {
     }
 }
 
-/// Request for the newest messages since a moment, up to a limit.
+/// Request for the newest broadcasts since a moment, up to a limit.
 public struct ReplayRequest: Sendable, Hashable {
-    /// Milliseconds since 1970.
+    /// Moment since which broadcasts are requested, in milliseconds since 1970.
     public let since: Int64
-    /// Limit as the client wrote it; nil if absent.
+    /// Number of broadcasts that the client asked for; nil if it gave none.
     public let limit: Int64?
 
-    /// Moments that the reference accepts: the years 1 to 9999.
+    /// Moments that the reference server (Supabase Realtime) accepts, in milliseconds since 1970: the years 1 to 9999.
     static let plausibleSince: ClosedRange<Int64> = -62_135_596_800_000...253_402_300_799_999
 
-    /// Returns the number of messages: at least one and at most `maximum`. Without a limit returns `maximum`.
+    /// Returns the number of broadcasts to send: the client's limit, but at least one and at most `maximum`. Without a
+    /// limit returns `maximum`.
     public func count(maximum: Int) -> Int {
         guard let limit else { return maximum }
         return Int(min(max(limit, 1), Int64(max(maximum, 1))))
     }
 }
 
-/// Log position from which a client resumes (`tidewire.resume`), as the text that the client once received. Goes beyond
-/// the reference.
+/// Request to resume from a log position (`tidewire.resume`). The position is text that the client received earlier.
+/// Goes beyond Supabase's protocol.
 public enum ResumeDemand: Sendable, Hashable {
     case none
-    /// The value is not a string, or is longer than any position.
+    /// The value is neither null nor a string, or the string is longer than any position.
     case invalid
     case from(String)
 
-    /// Length of the longest position: sixteen digits, a point and a number of 64 bits.
+    /// Length in bytes of the longest position: sixteen digits, a point, and a number of 64 bits.
     private static let longestPosition = 37
 
     init(_ token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) {
@@ -72,7 +74,7 @@ public enum ResumeDemand: Sendable, Hashable {
     }
 }
 
-/// Members of a replay request that the hub knows.
+/// Members of a replay request. Members unknown to the hub are skipped.
 private struct ReplayMembers {
     enum Member: Equatable {
         case absent

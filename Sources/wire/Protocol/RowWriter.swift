@@ -1,16 +1,18 @@
 import Bytes
 import Change
 
-/// Part of a row image to write. Only visible columns are written in every case.
+/// Selection of a row's columns to write. A writer never writes columns that the view hides.
 enum RowPart {
     case all
-    /// The replica identity: the image's other columns have no meaning.
+    /// Columns of the replica identity. For an image that has meaningful values in these columns only.
     case identity
-    /// Columns of a deleted row that receivers may see.
+    /// Columns that receivers may see of a deleted row.
     case deleted
+    /// Columns of the replica identity that receivers may see of a deleted row.
     case deletedIdentity
-    /// Columns of a replaced row that receivers may see.
+    /// Columns that receivers may see of an updated row's old version.
     case replaced
+    /// Columns of the replica identity that receivers may see of an updated row's old version.
     case replacedIdentity
 
     @inline(__always)
@@ -26,14 +28,14 @@ enum RowPart {
     }
 }
 
-/// Writer of the members of `record` and `old_record`.
+/// Writer of the members of the objects `record` and `old_record`.
 struct RowWriter: ~Escapable {
     private let columns: Span<ChangeView.ViewColumn>
     private let structured: Span<ValueRendering>
     private let text: RawSpan
-    /// Greatest length that the writer's buffer may reach.
+    /// Largest number of bytes that the output buffer may reach.
     private let limit: Int
-    /// True if long values and NULLs are left out.
+    /// True if the writer leaves out long values and NULLs.
     private let smallOnly: Bool
 
     @_lifetime(borrow view)
@@ -60,7 +62,8 @@ struct RowWriter: ~Escapable {
         return writer.count <= limit
     }
 
-    /// Writes a row, with values from `old` where `row` has none. Returns false if the buffer exceeds the limit.
+    /// Writes a row. Takes the values that PostgreSQL did not send with `row` from `old`. Returns false if the buffer
+    /// exceeds the limit.
     func append(
         _ row: borrowing Tuple, filledFrom old: borrowing Tuple, _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
@@ -97,12 +100,13 @@ struct RowWriter: ~Escapable {
                 appendSmall(value, column, &isFirst, &writer)
                 return true
             }
-            // The text alone exceeds the limit, so the value is refused before it is rendered.
+            // The value's text alone exceeds the limit, so it is refused before it is rendered.
             guard value.byteCount <= limit &- writer.count else { return false }
             appendName(column, &isFirst, &writer)
             append(value, column, &writer)
             return writer.count <= limit
-        // The hub asks PostgreSQL for text values. A value that was not sent is unknown, and unknown is not NULL.
+        // The hub asks PostgreSQL for text values. A value that PostgreSQL did not send is unknown, and unknown is not
+        // NULL.
         case .unchanged, .binary: return true
         }
     }
@@ -119,13 +123,14 @@ struct RowWriter: ~Escapable {
     @inline(__always)
     private func appendName(_ column: ChangeView.ViewColumn, _ isFirst: inout Bool, _ writer: inout ByteWriter) {
         assert(column.nameStart < column.nameEnd, "a visible column has a name in the view's text")
-        // The first name has no comma.
+        // The first member has no comma before it.
         let start = Int(column.nameStart) &+ (isFirst ? 1 : 0)
         writer.append(text.extracting(start..<Int(column.nameEnd)))
         isFirst = false
     }
 
-    /// Longest text worth rendering as a small value. Rendering shortens a text at most by the escapes of an array.
+    /// Longest text, in bytes, that may still become a small value. Rendering shortens a text at most by the escapes of
+    /// an array.
     private static let longestSmallText = 8 * ChangeEncoder.maximumSmallValueBytes
 
     private func appendSmall(

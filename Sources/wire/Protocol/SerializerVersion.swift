@@ -1,10 +1,10 @@
-/// The two forms of messages: objects (1.0) and arrays (2.0).
+/// Version of the message format: version 1.0 writes objects, version 2.0 writes arrays.
 public enum SerializerVersion: UInt8, Sendable, Hashable, CaseIterable {
     case v1 = 1
     case v2 = 2
 
-    /// Reads the query parameter `vsn`. A missing one means 1.0.0; only the last number may differ from 1.0.0 or 2.0.0.
-    /// Returns nil for any other value, which the hub refuses before the upgrade.
+    /// Reads the query parameter `vsn`. A missing parameter means 1.0.0. Accepts 1.0.N and 2.0.N with any last number
+    /// N. Returns nil for any other value, and the hub then refuses the connection.
     public init?(vsn: String?) {
         guard let vsn else {
             self = .v1

@@ -2,20 +2,20 @@ import Bytes
 
 /// Kind of body in `POST /api/broadcast/:topic/events/:event`.
 public enum SingleBroadcast: Sendable, Hashable {
-    /// A JSON object, which receivers get unchanged.
+    /// A JSON object, which the hub passes on unchanged.
     case object
-    /// Any other JSON value, which receivers get as `{"_json":…}`.
+    /// Any other JSON value. The hub passes it on as `{"_json":…}`.
     case wrapped
-    /// No body, which counts as an object without members.
+    /// No body. It counts as an object without members.
     case empty
     /// Opaque bytes.
     case binary
-    /// A body that is marked as JSON but is not JSON (400).
+    /// A body that is marked as JSON but is not JSON. The hub answers with status 400.
     case malformed
-    /// The answer is `BroadcastAnswer.unsupportedMediaType`.
+    /// A body of an unknown type. The hub answers with `BroadcastAnswer.unsupportedMediaType`.
     case unsupportedMediaType
 
-    /// Reads the body. `contentType` is the header's value; nil if there is no header.
+    /// Reads the body. `contentType` is the value of that header; nil if the request has none.
     public init(contentType: String?, body: RawSpan) {
         guard let contentType else {
             self = .empty
@@ -63,7 +63,7 @@ public enum MediaType {
     }
 }
 
-/// Answer to a broadcast by REST that the hub does not take. The body is JSON.
+/// Error answer to a broadcast that was sent by REST. The body is JSON.
 public struct BroadcastAnswer: Sendable {
     public let status: UInt16
     public let body: StaticString
@@ -76,7 +76,8 @@ public struct BroadcastAnswer: Sendable {
     public static let unauthorized = BroadcastAnswer(401, #"{"message":"Unauthorized"}"#)
     public static let unknownTenant = BroadcastAnswer(401, #"{"message":"Tenant not found in database"}"#)
     public static let suspended = BroadcastAnswer(403, #"{"message":"Tenant is suspended"}"#)
-    /// Answer of the single endpoint only: a batch leaves out messages that the sender may not send.
+    /// Answer for a sender without the right to send, for single broadcasts only. From a batch the hub leaves out such
+    /// messages.
     public static let forbidden = BroadcastAnswer(403, #"{"message":"Unauthorized"}"#)
     public static let unsupportedMediaType = BroadcastAnswer(
         415, #"{"error":"Unsupported Media Type. Use application/json or application/octet-stream"}"#)
@@ -93,7 +94,7 @@ public struct BroadcastAnswer: Sendable {
         422, #"{"message":"Tenant database has too many connections"}"#)
     public static let connectRateLimit = BroadcastAnswer(422, #"{"message":"Connect rate limit reached"}"#)
 
-    /// The project has used up its rate.
+    /// Answer if the project has used up its allowed rate.
     public static let tooManyRequests = BroadcastAnswer(429, #"{"message":"Too many requests"}"#)
     public static let rateExceeded = BroadcastAnswer(429, #"{"message":"You have exceeded your rate limit"}"#)
     public static let batchTooLarge = BroadcastAnswer(
