@@ -1,12 +1,12 @@
-/// Result of negotiating permessage-deflate (RFC 7692) with a client. Neither side keeps its window between messages.
+/// Result of negotiating permessage-deflate (RFC 7692) with a client. Both sides compress each message on its own.
 public struct DeflateAgreement: Equatable, Sendable {
-    /// Window of the hub's compressed messages, as a power of two: 8 to 15.
+    /// Window size of the messages that the hub compresses, as a power of two: 8 to 15.
     public let serverWindowBits: Int
-    /// True if the client asked for a window, so that the answer must name it.
+    /// True if the client asked for a window size, so that the answer must state it.
     let saysServerWindow: Bool
 
-    /// True if a deflater with any window may compress a message of `messageBytes` bytes. A message not longer than the
-    /// client's window never refers back further than that. The hub may send any message uncompressed instead.
+    /// True if the hub may compress a message of `messageBytes` bytes with a window of any size. A compressed message
+    /// never refers back further than its own length. The hub may send any message uncompressed instead.
     public func allows(messageBytes: Int) -> Bool {
         serverWindowBits == 15 || messageBytes <= 1 << serverWindowBits
     }
@@ -60,7 +60,8 @@ enum DeflateOffer {
             return String(text.dropFirst().dropLast())
         }
 
-        /// True if the parameter is known and has a valid value. Otherwise RFC 7692 §7.1 requires to decline the offer.
+        /// True if the parameter is known and has a valid value. Otherwise RFC 7692 §7.1 requires the server to decline
+        /// the offer.
         var isAcceptable: Bool {
             switch name {
             case "server_no_context_takeover", "client_no_context_takeover": value == nil
@@ -70,7 +71,7 @@ enum DeflateOffer {
             }
         }
 
-        /// Window from 8 to 15, in decimal without leading zeros.
+        /// Window size from 8 to 15, written in decimal without leading zeros; nil for any other value.
         var windowBits: Int? {
             guard let value, let bits = Int(value), (8...15).contains(bits), value == String(bits) else { return nil }
             return bits

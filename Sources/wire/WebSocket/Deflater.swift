@@ -5,15 +5,15 @@ import CZlib
 /// result serves every subscriber that agreed to compression. One object serves a whole thread.
 public final class Deflater {
     private let stream = ZlibStream()
-    /// Output buffer; nil while it is in use.
+    /// Output buffer of `withCompressed`; nil while it is in use.
     private var output: ByteWriter? = ByteWriter()
-    /// Bytes that the output buffer may keep, so that a rare large message does not hold memory.
+    /// Number of bytes that the output buffer may keep, so that a rare large message does not hold memory.
     private static let keptOutputBytes = 64 << 10
-    /// Length of the tail 00 00 FF FF, which the receiver adds again.
+    /// Length of the tail 00 00 FF FF. The sender removes it and the receiver adds it again.
     private static let tailBytes = 4
 
-    /// Makes a deflater. `level` is zlib's, from 0 (copy only) to 9. `windowBits` is the window as a power of two, 9 to
-    /// 15.
+    /// Makes a deflater. `level` is zlib's compression level, from 0 (copy only) to 9. `windowBits` is the window size
+    /// as a power of two, 9 to 15.
     public init(level: Int, windowBits: Int = 15) {
         precondition(
             level >= 0 && level <= 9 && windowBits >= 9 && windowBits <= 15, "zlib knows no such level or window")
@@ -31,7 +31,7 @@ public final class Deflater {
 
     /// Appends the compressed form of one message, without the four bytes with which every such message would end.
     ///
-    /// Returns false, and appends nothing, if compression saves at most one byte. The message is then sent
+    /// Returns false, and appends nothing, if compression saves at most one byte. The caller then sends the message
     /// uncompressed.
     public func compress(_ message: RawSpan, to writer: inout ByteWriter) -> Bool {
         precondition(message.byteCount <= Int32.max, "zlib counts a message's bytes in 32 bits")
@@ -58,11 +58,11 @@ public final class Deflater {
                 return target.count - stream.roomLeft
             }
         }
-        // If the output has room left, the flush is complete.
+        // If the output has room left, zlib has written the whole message.
         return stream.inputLeft == 0 && stream.roomLeft > 0
     }
 
-    /// Passes the compressed form to `use`. Returns false, without calling `use`, if the compressed form is not
+    /// Compresses a message and passes the result to `use`. Returns false, without calling `use`, if the result is not
     /// shorter.
     func withCompressed(_ message: RawSpan, _ use: (RawSpan) -> Void) -> Bool {
         var compressed = output.take() ?? ByteWriter()

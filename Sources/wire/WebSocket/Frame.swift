@@ -16,7 +16,7 @@ public enum FrameSize {
     public static let maximumCloseReasonBytes = maximumControlPayloadBytes - 2
 }
 
-/// The kinds of messages that applications exchange.
+/// Kind of a message that applications exchange.
 public enum MessageKind: Sendable {
     case text
     case binary
@@ -24,13 +24,13 @@ public enum MessageKind: Sendable {
     var opcode: Opcode { self == .text ? .text : .binary }
 }
 
-/// Header of a frame, complete.
+/// Complete header of a frame.
 struct FrameHeader {
     let opcode: Opcode
     let isFinal: Bool
-    /// RSV1, which only the first frame of a compressed message has (RFC 7692 §6).
+    /// Bit RSV1, which is set only in the first frame of a compressed message (RFC 7692 §6).
     let isCompressed: Bool
-    /// Mask with its first byte lowest; 0 if the frame is not masked.
+    /// Mask, with its first byte as the lowest; 0 if the frame is not masked.
     let mask: UInt32
     let headerBytes: Int
     let payloadBytes: Int

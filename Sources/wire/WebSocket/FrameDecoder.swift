@@ -1,11 +1,11 @@
 import Bytes
 
-/// Decoder from a peer's bytes to messages: RFC 6455 §5, and RFC 7692 if it was negotiated.
+/// Decoder that turns a peer's bytes into messages: RFC 6455 §5, and RFC 7692 if compression was negotiated.
 ///
 /// The decoder stores only the bytes of a fragmented message. It unmasks frames in place, even incomplete ones.
 /// Therefore the caller must pass unconsumed bytes again, unchanged, followed by new ones.
 public struct FrameDecoder: ~Copyable {
-    /// Settings of a decoder, the same for all connections of a kind.
+    /// Settings of a decoder, the same for all connections of one kind.
     public struct Rules: Sendable {
         /// Largest message in bytes, both compressed and decompressed, in one frame or in several.
         public var maximumMessageBytes: Int
@@ -33,7 +33,7 @@ public struct FrameDecoder: ~Copyable {
         }
     }
 
-    /// Kind of the unfinished message, if its first frame was not its last.
+    /// Kind of the message that is not complete yet, after its first frame.
     private enum Progress: UInt8 {
         case none, text, binary, compressedText, compressedBinary
     }
@@ -49,7 +49,8 @@ public struct FrameDecoder: ~Copyable {
     private var isOver = false
     private var progress = Progress.none
     private var text = UTF8Validator()
-    /// Fragments received so far; after the last one the whole message, until the caller takes it.
+    /// Payload of the fragments received so far. After the last fragment it is the whole message, until the caller
+    /// takes it.
     private var assembled: ByteWriter?
 
     public init(_ rules: Rules) {
@@ -61,18 +62,18 @@ public struct FrameDecoder: ~Copyable {
         assembled = nil
     }
 
-    /// Returns the message of the last event if that message was assembled. The next call of `next` discards a message
-    /// that was not taken.
+    /// Returns the message that the last event announced as assembled. The next call of `next` discards it if the
+    /// caller has not taken it.
     public mutating func takeMessage() -> ByteWriter {
         guard let message = assembled.take() else { preconditionFailure("there is no assembled message to take") }
         return message
     }
 
-    /// Bytes stored for an unfinished message, plus one; 0 if there is none.
+    /// Number of bytes stored for an unfinished message, plus one; 0 if there is no unfinished message.
     public var unfinishedBytes: Int { progress == .none ? 0 : Self.count(of: assembled) + 1 }
 
-    /// Decodes the next event in the bytes from `offset` on. The caller repeats this after the consumed bytes, until
-    /// `needMore`.
+    /// Decodes the next event in the bytes from `offset` on. The caller repeats the call after the consumed bytes until
+    /// the event is `needMore`.
     public mutating func next(
         in bytes: inout MutableRawSpan, from offset: Int, inflater: Inflater
     ) -> FrameStep {
@@ -137,8 +138,8 @@ extension FrameDecoder {
         case complete(FrameHeader)
     }
 
-    /// Parses the header and checks each field as soon as it is present, in the order of the fields. Therefore the
-    /// violation does not depend on the pieces in which the frame arrives.
+    /// Parses the header, and checks each field as soon as it is present, in the order of the fields. So the same
+    /// violation is found whether the frame arrives whole or in pieces.
     private func header(_ bytes: RawSpan) throws(FrameViolation) -> HeaderOutcome {
         guard bytes.byteCount >= 1 else { return .incomplete(total: minimumHeaderBytes) }
         let first = bytes.byte(0)
@@ -196,7 +197,7 @@ extension FrameDecoder {
         return Int(length)
     }
 
-    /// Checks the size before the payload arrives, so that the hub never waits for a message that is too large.
+    /// Checks the size before the payload arrives, so that the hub never waits for a message that it will refuse.
     private func checkSize(_ payloadBytes: Int, _ opcode: Opcode) throws(FrameViolation) {
         let before = opcode == .continuation ? Self.count(of: assembled) : 0
         guard payloadBytes <= Int(maximumMessageBytes) - before else { throw .messageTooLarge }
@@ -219,7 +220,7 @@ extension FrameDecoder {
 // MARK: Data frames
 
 extension FrameDecoder {
-    /// Unmasks the payload bytes that are new since the last call, and validates them as text if required.
+    /// Unmasks the payload bytes that are new since the last call. Validates them as text if required.
     private mutating func open(
         _ header: FrameHeader, in bytes: inout MutableRawSpan, from start: Int
     ) throws(FrameViolation) {

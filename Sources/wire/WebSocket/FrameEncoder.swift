@@ -1,6 +1,7 @@
 import Bytes
 
-/// Writer of a server's frames. They are never masked and never fragmented, so the same bytes serve every subscriber.
+/// Writer of a server's frames. They are never masked and never fragmented, so the same bytes can be sent to every
+/// subscriber.
 public enum FrameEncoder {
     /// Appends the header alone, for callers that send the payload separately.
     public static func appendHeader(
@@ -19,8 +20,8 @@ public enum FrameEncoder {
         writer.append(payload)
     }
 
-    /// Appends a message, compressed if it has at least `threshold` bytes and gets shorter. Returns true if it was
-    /// compressed.
+    /// Appends a message as one frame. Compresses it if it has at least `threshold` bytes and becomes shorter. Returns
+    /// true if it was compressed.
     ///
     /// Use it only for a peer that negotiated permessage-deflate with a suitable window (`DeflateAgreement.allows`).
     @discardableResult
@@ -55,7 +56,8 @@ public enum FrameEncoder {
         appendClose(violation.code, "\(violation.reason)", to: &writer)
     }
 
-    /// Appends the answer to a close frame: with the same code, or without a code if there was none (RFC 6455 §5.5.1).
+    /// Appends the answer to a peer's close frame: with the same code, or without a code if the peer gave none (RFC
+    /// 6455 §5.5.1).
     public static func appendCloseReply(to code: CloseCode?, to writer: inout ByteWriter) {
         if let code {
             appendClose(code, to: &writer)
@@ -65,7 +67,7 @@ public enum FrameEncoder {
     }
 }
 
-/// Writer of a client's frames, all masked, for tests, load generators and Tidewire's own clients.
+/// Writer of a client's frames, which are all masked. Tests, load generators and Tidewire's own clients use it.
 public enum ClientFrameEncoder {
     public static func append(
         _ kind: MessageKind, _ payload: RawSpan, mask: UInt32, isCompressed: Bool = false, to writer: inout ByteWriter
@@ -73,8 +75,7 @@ public enum ClientFrameEncoder {
         FrameWriting.append(kind.opcode, payload, isCompressed: isCompressed, mask: mask, to: &writer)
     }
 
-    /// Appends one fragment of a message. Only the first fragment has the message's kind, and only the last one is
-    /// final.
+    /// Appends one fragment of a message. The first fragment has the message's kind; the last one is marked as final.
     public static func appendFragment(
         _ kind: MessageKind, _ payload: RawSpan, isFirst: Bool, isLast: Bool, mask: UInt32, isCompressed: Bool = false,
         to writer: inout ByteWriter
@@ -99,7 +100,7 @@ public enum ClientFrameEncoder {
     }
 }
 
-/// Layout of frames by RFC 6455 §5.2, in both directions.
+/// Writer of the layout of frames by RFC 6455 §5.2, for both directions.
 enum FrameWriting {
     static func appendHeader(
         _ opcode: Opcode, payloadBytes: Int, isFinal: Bool = true, isCompressed: Bool = false, mask: UInt32?,
@@ -158,7 +159,7 @@ enum FrameWriting {
         append(.close, payload.bytes, mask: mask, to: &writer)
     }
 
-    /// Returns the longest beginning of the text that fits a close frame and ends with a whole character.
+    /// Returns the longest beginning of the text that fits a close frame and does not end within a character.
     private static func cut(_ text: [UInt8]) -> ArraySlice<UInt8> {
         var end = min(text.count, FrameSize.maximumCloseReasonBytes)
         while end > 0, end < text.count, text[end] & 0xC0 == 0x80 { end -= 1 }
@@ -167,7 +168,7 @@ enum FrameWriting {
 }
 
 extension Deflater {
-    /// Appends the whole frame. Returns false, and appends nothing, if the message would not get shorter.
+    /// Appends the whole frame. Returns false, and appends nothing, if compression would not make the message shorter.
     fileprivate func appendFrame(_ kind: MessageKind, _ payload: RawSpan, to writer: inout ByteWriter) -> Bool {
         withCompressed(payload) { compressed in
             FrameEncoder.appendHeader(kind, payloadBytes: compressed.byteCount, isCompressed: true, to: &writer)

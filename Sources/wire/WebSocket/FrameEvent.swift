@@ -1,19 +1,19 @@
 /// Event that a decoder finds in a peer's bytes.
 public enum FrameEvent: Equatable, Sendable {
-    /// The bytes contain no further event. The frame that begins after the consumed bytes has at least `total` bytes.
-    /// `total` is 0 if the connection has ended, so that no more bytes are read.
+    /// No further event is complete. The frame that begins after the consumed bytes has at least `total` bytes. `total`
+    /// is 0 if the connection has ended, so that the caller reads nothing more.
     case needMore(total: Int)
     case message(MessageKind, MessagePlace)
     /// A ping, which requires a pong with the same payload.
     case ping(Range<Int>)
     case pong(Range<Int>)
-    /// The peer's last frame. Its reason is valid text. Without a code, the frame was empty.
+    /// The peer's last frame. The range holds its reason, which is valid text. The code is nil if the frame was empty.
     case close(CloseCode?, reason: Range<Int>)
-    /// The peer violates the protocol. The receiver answers with a close frame and reads nothing more.
+    /// The peer violates the protocol. The caller answers with a close frame and reads nothing more.
     case violation(FrameViolation)
 }
 
-/// Location of a message.
+/// Place of a message's bytes.
 public enum MessagePlace: Equatable, Sendable {
     /// Range in the given bytes, unmasked; valid until those bytes change.
     case inPlace(Range<Int>)
@@ -28,7 +28,7 @@ public struct FrameStep: Equatable, Sendable {
     public let consumed: Int
 }
 
-/// Violation of the protocol by a peer. It determines the close code.
+/// Violation of the protocol by a peer. Each has the close code that the answer must have.
 public enum FrameViolation: Error, Equatable, CaseIterable {
     case unmasked, masked, reservedBits, unknownOpcode, fragmentedControl, longControl, strayContinuation
     case interruptedMessage, lengthNotMinimal, lengthTooLarge, shortClose, invalidCloseCode
@@ -43,7 +43,7 @@ public enum FrameViolation: Error, Equatable, CaseIterable {
         }
     }
 
-    /// Fixed sentence for the close frame.
+    /// Reason for the close frame: a fixed sentence.
     public var reason: StaticString {
         switch self {
         case .unmasked: "a client's frames are masked"

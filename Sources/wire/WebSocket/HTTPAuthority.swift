@@ -1,12 +1,12 @@
-/// Host and port of a request (RFC 3986 §3.2), from its target or else from its Host header. No other code parses a
-/// host.
+/// Host and port of a request (RFC 3986 §3.2). They are taken from the request's target, otherwise from its Host
+/// header. No other code of the hub parses a host.
 public struct HTTPAuthority: Equatable, Sendable {
     /// Text as it was received.
     public let text: String
-    /// First label of the name in lower case; nil for an address, which has no labels.
+    /// First label of the host name, in lower case; nil if the host is an IP address.
     public let label: String?
 
-    /// Creates the authority; nil if the text is no host with or without a port.
+    /// Parses the text; nil if it is not a host with or without a port.
     init?(_ text: String) {
         let bytes = Array(text.utf8)
         guard bytes.allSatisfy(HTTPSyntax.isHostCharacter), let host = Self.host(bytes), !host.isEmpty else {
@@ -16,7 +16,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         label = Self.isAddress(host) ? nil : Self.firstLabel(host)
     }
 
-    /// Returns the bytes before the port, with the brackets of an IPv6 address; nil if the rest is no port.
+    /// Returns the host, with the brackets of an IPv6 address. Nil if the text after it is not a port.
     private static func host(_ bytes: [UInt8]) -> ArraySlice<UInt8>? {
         let end: Int
         if bytes.first == UInt8(ascii: "[") {
@@ -41,7 +41,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         return digits.isEmpty || UInt16(String(decoding: digits, as: UTF8.self)) != nil
     }
 
-    /// True if the text in brackets is an IPv6 address, or one of a future version (`v1.…`).
+    /// True if the text in brackets is an IPv6 address, or an address of a future version (`v1.…`).
     private static func isLiteral(_ bytes: ArraySlice<UInt8>) -> Bool {
         guard let first = bytes.first else { return false }
         if first | 32 == UInt8(ascii: "v") { return !bytes.contains(UInt8(ascii: "[")) }
@@ -52,8 +52,8 @@ public struct HTTPAuthority: Equatable, Sendable {
         return isAddress && bytes.contains(UInt8(ascii: ":"))
     }
 
-    /// True if the host is in brackets, or has a number as its last label. Browsers tell IPv4 addresses from names in
-    /// this way (URL Standard, "ends in a number checker").
+    /// True if the host is in brackets, or its last label is a number. Browsers distinguish IPv4 addresses from names
+    /// in the same way (URL Standard, "ends in a number checker").
     private static func isAddress(_ host: ArraySlice<UInt8>) -> Bool {
         if host.first == UInt8(ascii: "[") { return true }
         let last = host.split(separator: UInt8(ascii: ".")).last ?? []

@@ -1,6 +1,6 @@
 import Bytes
 
-/// Reader of one request's body, whole or chunked (RFC 9112 §7.1), into memory and up to a maximum.
+/// Reader of one request's body, plain or chunked (RFC 9112 §7.1), into memory. It refuses a body above the limit.
 public struct HTTPBodyReader: ~Copyable {
     private enum State {
         case data(left: Int)
@@ -13,12 +13,12 @@ public struct HTTPBodyReader: ~Copyable {
 
     private var state: State
     private let maximum: Int
-    /// Bytes still allowed for extensions and trailers, which the reader discards.
+    /// Number of bytes that chunk extensions and trailers may still have. The reader discards them.
     private var besideBytes: Int
     private var collected: ByteWriter
     private var line: [UInt8] = []
 
-    /// Makes a reader. Throws at once, before the body arrives, if the announced length is too large.
+    /// Makes a reader. Throws before the body arrives if its announced length is too large.
     public init(_ length: HTTPBodyLength, limits: HTTPLimits) throws(HTTPRefusal) {
         maximum = limits.maximumBodyBytes
         besideBytes = limits.maximumHeadBytes
@@ -38,13 +38,13 @@ public struct HTTPBodyReader: ~Copyable {
         if case .complete = state { true } else { false }
     }
 
-    /// Bytes of the body read so far, without the framing of chunks.
+    /// Part of the body read so far, without the framing of chunks.
     public var bytes: RawSpan {
         @_lifetime(borrow self)
         get { collected.bytes }
     }
 
-    /// Reads the body's bytes at the start of `bytes` and returns their number. The bytes after them are the next
+    /// Reads the body's bytes at the start of `bytes` and returns their number. Bytes after them belong to the next
     /// request.
     public mutating func read(_ bytes: RawSpan) throws(HTTPRefusal) -> Int {
         var offset = 0
@@ -95,14 +95,14 @@ public struct HTTPBodyReader: ~Copyable {
             throw Self.badChunk
         }
         line.append(byte)
-        // A line that contains only a size is free. Bytes beyond that length count against the allowance.
+        // A line that contains only a size does not count. Bytes beyond the longest size count against the allowance.
         if line.count > Self.longestSizeLine {
             besideBytes -= 1
             guard besideBytes >= 0 else { throw HTTPRefusal(.headersTooLarge, "the request's trailers are too large") }
         }
     }
 
-    /// False after a chunk's data, where only a line break may follow.
+    /// True if a line may contain text. After a chunk's data only a line break may follow.
     private var mayHoldText: Bool {
         if case .chunkEnd = state { false } else { true }
     }

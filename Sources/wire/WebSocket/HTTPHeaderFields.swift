@@ -1,10 +1,10 @@
 import Bytes
 
-/// Fields of a head that is being read, with the rules for their characters and for repeated names.
+/// Header fields of a request that is being read, with the rules for their characters and for repeated names.
 struct HTTPHeaderFields {
     private(set) var fields: [HTTPHeader] = []
 
-    /// Headers that may occur once only. If one occurs twice, two servers might understand the request differently.
+    /// Headers that may occur only once. If one occurred twice, two servers might understand the request differently.
     private static let single: Set<String> = [
         "authorization", "content-length", "content-type", "expect", "host", "origin", "sec-websocket-key",
         "sec-websocket-version", "transfer-encoding",
@@ -12,7 +12,7 @@ struct HTTPHeaderFields {
 
     func first(_ name: String) -> String? { fields.first { $0.name == name }?.value }
 
-    /// Reads one line of the head, without its line break.
+    /// Reads one header line, without its line break.
     mutating func read(_ line: RawSpan, maximum: Int) throws(HTTPRefusal) {
         guard !HTTPSyntax.isBlank(line.byte(0)) else {
             // RFC 9112 §5.2: a header continued on the next line can hide a header from another server.
@@ -22,8 +22,8 @@ struct HTTPHeaderFields {
             throw HTTPRefusal(.badRequest, "a header has no colon")
         }
         let name = line.extracting(0..<colon)
-        // RFC 9112 §5.1: no blank may stand between name and colon. A blank is no token character, so the check refuses
-        // it.
+        // RFC 9112 §5.1: no blank is allowed between name and colon. A blank is not a token character, so this check
+        // refuses it.
         guard HTTPSyntax.isToken(name) else { throw HTTPRefusal(.badRequest, "a header's name is not a token") }
         let rest = line.extracting(colon + 1..<line.byteCount)
         let value = rest.extracting(HTTPSyntax.trimmed(rest))
@@ -34,8 +34,8 @@ struct HTTPHeaderFields {
         guard fields.count <= maximum else { throw HTTPRefusal(.headersTooLarge, "the request has too many headers") }
     }
 
-    /// Adds a field. Values of one name are joined in their order with a comma (RFC 9110 §5.3), cookies with a
-    /// semicolon (RFC 6265 §5.4).
+    /// Adds a field. Joins the values of a repeated name in their order, with commas (RFC 9110 §5.3), or with
+    /// semicolons for cookies (RFC 6265 §5.4).
     private mutating func add(_ name: String, _ value: String) throws(HTTPRefusal) {
         guard let index = fields.firstIndex(where: { $0.name == name }) else {
             fields.append(HTTPHeader(name, value))
@@ -50,8 +50,8 @@ struct HTTPHeaderFields {
     // MARK: The message that the head describes
 
     /// Returns the request's host. Requires exactly one Host header (RFC 9112 §3.2), so that a request has only one
-    /// destination. A target in absolute form replaces the Host (§3.2.2), so no other reader of the header sees another
-    /// host.
+    /// destination. A target in absolute form replaces that header (§3.2.2), so no later reader of the header sees
+    /// another host.
     mutating func host(_ version: HTTPVersion, authority: HTTPAuthority?) throws(HTTPRefusal) -> HTTPAuthority? {
         guard let index = fields.firstIndex(where: { $0.name == "host" }) else {
             guard version == .http10 else { throw HTTPRefusal(.badRequest, "the request has no Host header") }
@@ -64,7 +64,8 @@ struct HTTPHeaderFields {
         return authority ?? host
     }
 
-    /// Returns the body's length by RFC 9112 §6.3, but stricter: a body with two lengths allows request smuggling.
+    /// Returns the body's length by RFC 9112 §6.3. Refuses a body with two lengths, because it allows request
+    /// smuggling.
     func bodyLength(_ version: HTTPVersion) throws(HTTPRefusal) -> HTTPBodyLength {
         guard let coding = first("transfer-encoding") else { return .bytes(try contentLength()) }
         guard first("content-length") == nil else {
@@ -79,7 +80,7 @@ struct HTTPHeaderFields {
 
     private func contentLength() throws(HTTPRefusal) -> Int {
         guard let text = first("content-length") else { return 0 }
-        // Only digits are allowed: no sign, no list of equal numbers. Eighteen digits fit an Int.
+        // Only digits are allowed: no sign, and no list of equal numbers. Eighteen digits fit an Int.
         guard !text.isEmpty, text.utf8.allSatisfy(HTTPSyntax.isDigit) else {
             throw HTTPRefusal(.badRequest, "Content-Length is not a number")
         }

@@ -1,4 +1,4 @@
-/// Limits of a request. A larger request is refused before it is parsed.
+/// Limits of a request. A request above a limit is refused.
 public struct HTTPLimits: Sendable {
     /// Bytes of the request line and the headers together.
     public var maximumHeadBytes: Int
@@ -20,7 +20,7 @@ public enum HTTPVersion: Sendable {
     case http11
 }
 
-/// Delimitation of a request's body.
+/// Information about the end of a request's body: its length, or that it is chunked.
 public enum HTTPBodyLength: Equatable, Sendable {
     case bytes(Int)
     case chunked
@@ -28,7 +28,7 @@ public enum HTTPBodyLength: Equatable, Sendable {
     public static let none = HTTPBodyLength.bytes(0)
 }
 
-/// One decoded `name=value` of a query.
+/// One `name=value` of a query, decoded.
 public struct HTTPQueryItem: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -39,23 +39,24 @@ public struct HTTPQueryItem: Hashable, Sendable {
     }
 }
 
-/// Head of a request, complete and checked.
+/// Head of a request, completely received and checked.
 public struct HTTPRequest: Equatable, Sendable {
-    /// Method as received, because methods are case-sensitive.
+    /// Method exactly as received, because methods are case-sensitive.
     public let method: String
-    /// Target as received. Its query may contain secrets, so it must not be logged.
+    /// Target exactly as received. Its query may contain secrets, so it must not be logged.
     public let target: String
-    /// Path, percent-decoded once. Dots have no meaning, because the path names a route and never a file.
+    /// Path, percent-decoded once. Dots in it have no meaning, because the path names a route and never a file.
     public let path: String
-    /// Segments of the path, split before decoding, so that a segment may contain a slash.
+    /// Segments of the path. The path is split before it is decoded, so a segment may contain a slash.
     public let pathSegments: [String]
-    /// Query items in the order received, percent-decoded once, with `+` as a blank.
+    /// Query items in the order received, percent-decoded once. A `+` stands for a blank.
     public let queryItems: [HTTPQueryItem]
     public let version: HTTPVersion
-    /// Headers with names in lower case. A repeated header is listed once, its values joined by commas (cookies by
-    /// semicolons).
+    /// Headers with names in lower case. A repeated header is listed once; its values are joined by commas, cookies by
+    /// semicolons.
     public let headers: [HTTPHeader]
-    /// Host and port in the client's target or, if it has none, in the Host header. Nil for HTTP/1.0 without either.
+    /// Host and port from the request's target or, if it has none, from the Host header. Nil for an HTTP/1.0 request
+    /// without either.
     public let host: HTTPAuthority?
     public let body: HTTPBodyLength
 
@@ -63,19 +64,20 @@ public struct HTTPRequest: Equatable, Sendable {
         headers.first { $0.name == name }?.value
     }
 
-    /// Returns a query item's value. If a name occurs several times, the last one counts, as in the reference server.
+    /// Returns a query item's value; nil if there is none. If a name occurs several times, the last one counts, as in
+    /// the reference server (Supabase Realtime).
     public func query(_ name: String) -> String? {
         queryItems.last { $0.name == name }?.value
     }
 
-    /// True if the header is a list of tokens that contains this one, in any case.
+    /// True if the header is a list of tokens that contains `token`, in upper or lower case.
     public func header(_ name: String, hasToken token: String) -> Bool {
         guard let value = header(name) else { return false }
         return HTTPSyntax.list(value).contains { HTTPSyntax.lowercased($0) == token }
     }
 
-    /// True if the connection stays open after the answer. Always false for HTTP/1.0, whose form of keep-alive is not
-    /// offered.
+    /// True if the connection stays open after the answer. Always false for HTTP/1.0, because the hub does not support
+    /// its keep-alive.
     public var keepAlive: Bool { version == .http11 && !header("connection", hasToken: "close") }
 
     public var isHead: Bool { method == "HEAD" }

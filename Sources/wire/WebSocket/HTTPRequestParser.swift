@@ -1,16 +1,18 @@
 import Bytes
 
-/// Parser from a connection's bytes to the head of its next request: HTTP/1.1 (RFC 9112). It is strict, because
-/// requests are smuggled where two servers read the same bytes differently.
+/// Parser of the head of a connection's next request: HTTP/1.1 (RFC 9112). It is strict, because requests can be
+/// smuggled where two servers read the same bytes differently.
 ///
-/// The result does not depend on the pieces in which the bytes arrive.
+/// The result is the same whether the bytes arrive together or in pieces.
 public enum HTTPRequestParser {
     public enum Outcome: Equatable, Sendable {
-        /// The head is incomplete. The caller passes `scanned` to the next call, so that no byte is searched twice.
+        /// The head is incomplete. The caller passes `scanned` to the next call, so that the parser searches no byte
+        /// twice.
         case needMore(scanned: Int)
         /// A complete head. The body, or the next request, begins at `headBytes`.
         case request(HTTPRequest, headBytes: Int)
-        /// A refusal to send. The connection then ends, because the start of its next request is unknown.
+        /// The request is refused. The caller sends the refusal and ends the connection, because the start of a next
+        /// request is unknown.
         case refuse(HTTPRefusal)
     }
 
@@ -29,13 +31,13 @@ public enum HTTPRequestParser {
 
     // MARK: Finding the head
 
-    /// Longest method that is accepted. The longest registered method has 17 characters.
+    /// Length of the longest accepted method. The longest registered method has 17 characters.
     private static let longestMethod = 24
 
     /// Length of the request line apart from the target: method, two blanks, version and line break.
     private static let requestLineBesideTarget = longestMethod + 1 + 1 + 8 + 2
 
-    /// Refuses a peer that speaks another protocol at once, so that it need not wait for a timeout.
+    /// Refuses a peer that uses another protocol immediately, so that the peer need not wait for a timeout.
     private static func checkBeginning(_ bytes: RawSpan) throws(HTTPRefusal) {
         // A TLS record of a handshake (RFC 8446 §5.1).
         if bytes.byteCount > 0, bytes.byte(0) == 22 {
@@ -57,8 +59,8 @@ public enum HTTPRequestParser {
         throw HTTPRefusal(.uriTooLong, "the request's target is too long")
     }
 
-    /// Returns the offset after the empty line. A line without a carriage return is refused where it ends, because
-    /// other servers might end the head there (RFC 9112 §2.2).
+    /// Returns the offset after the empty line that ends the head; nil if it has not arrived. Refuses a line without a
+    /// carriage return, because other servers might end the head there (RFC 9112 §2.2).
     private static func endOfHead(
         _ bytes: RawSpan, scanned: Int, _ limits: HTTPLimits
     ) throws(HTTPRefusal) -> Int? {
@@ -102,8 +104,8 @@ public enum HTTPRequestParser {
             queryItems: target.queryItems, version: version, headers: fields.fields, host: host, body: body)
     }
 
-    /// Parses `method SP target SP version`, with exactly one blank each, because servers read other blanks
-    /// differently.
+    /// Parses `method SP target SP version`. Requires exactly one blank between the parts, because servers read other
+    /// blanks differently.
     private static func requestLine(_ line: RawSpan) throws(HTTPRefusal) -> (String, Range<Int>, HTTPVersion) {
         guard let first = HTTPSyntax.firstIndex(of: HTTPSyntax.space, in: line),
             let second = HTTPSyntax.firstIndex(of: HTTPSyntax.space, in: line, from: first + 1)
@@ -118,12 +120,12 @@ public enum HTTPRequestParser {
         guard text.byteCount == 8, text.extracting(0..<5).equals("HTTP/"), HTTPSyntax.isDigit(text.byte(5)),
             text.byte(6) == UInt8(ascii: "."), HTTPSyntax.isDigit(text.byte(7))
         else { throw HTTPRefusal(.badRequest, "the request's first line is not one of HTTP/1.1") }
-        // This includes the preface of HTTP/2, which looks like a request with its own version (RFC 9113 §3.4).
+        // This covers the preface of HTTP/2, which looks like a request with its own version (RFC 9113 §3.4).
         throw HTTPRefusal(.versionNotSupported, "the versions of HTTP served are 1.1 and 1.0")
     }
 }
 
-/// Lines of a head, the last one empty. Each ends in CR LF, which the search for the head's end has checked.
+/// Lines of a head, of which the last is empty. The search for the end of the head has checked that each ends in CR LF.
 private struct HeadLines: ~Escapable {
     private let head: RawSpan
     private var start = 0

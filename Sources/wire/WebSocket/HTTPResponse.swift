@@ -1,6 +1,6 @@
 import Bytes
 
-/// One header field. In a request the name is in lower case.
+/// One header field. In a parsed request the name is in lower case.
 public struct HTTPHeader: Hashable, Sendable {
     public let name: String
     public let value: String
@@ -11,7 +11,7 @@ public struct HTTPHeader: Hashable, Sendable {
     }
 }
 
-/// Answer to a request, complete before its first byte is sent.
+/// Response to a request. It is complete before its first byte is sent.
 public struct HTTPResponse: Sendable {
     public var status: HTTPStatus
     public var headers: [HTTPHeader]
@@ -33,12 +33,12 @@ public struct HTTPResponse: Sendable {
         HTTPResponse(status, contentType: jsonContentType, body: body)
     }
 
-    /// Returns an answer of the form `{"error":"…"}`, in which clients expect a refusal.
+    /// Returns a response of the form `{"error":"…"}`. Clients expect a refusal in this form.
     public static func error(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
         saying(#"{"error":"#, status, text)
     }
 
-    /// Returns an answer of the form `{"message":"…"}`, in which the reference server refuses.
+    /// Returns a response of the form `{"message":"…"}`. The reference server (Supabase Realtime) refuses in this form.
     public static func message(_ status: HTTPStatus, _ text: String) -> HTTPResponse {
         saying(#"{"message":"#, status, text)
     }
@@ -51,12 +51,12 @@ public struct HTTPResponse: Sendable {
         return json(status, body.copied())
     }
 
-    /// Interim response for a client that waits for it before it sends a body (RFC 9110 §10.1.1).
+    /// Interim response to a client that waits for it before it sends a body (RFC 9110 §10.1.1).
     public static let `continue` = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
 
     /// Appends the bytes of the response.
     ///
-    /// The answer to a HEAD request has the length of the body but not the body.
+    /// The response to a HEAD request states the length of the body but does not contain the body.
     public func append(to writer: inout ByteWriter, keepAlive: Bool, toHead: Bool = false) {
         appendHead(to: &writer)
         if !status.hasNoBody {
@@ -71,8 +71,8 @@ public struct HTTPResponse: Sendable {
         if !toHead, !status.hasNoBody { writer.append(body) }
     }
 
-    /// Appends the head of a response whose body follows in pieces, so its length is unknown. Without chunks the
-    /// response ends with the connection.
+    /// Appends the head of a response whose body follows in pieces and has no known length. Without chunks the end of
+    /// the connection ends the response.
     public func appendStreamHead(to writer: inout ByteWriter, keepAlive: Bool, inChunks: Bool) {
         appendHead(to: &writer)
         if inChunks { writer.append("transfer-encoding: chunked\r\n") }
@@ -99,17 +99,17 @@ public struct HTTPResponse: Sendable {
         }
     }
 
-    /// Appends a header's text with a blank for each control character. A line break in a value could start another
-    /// header or response.
+    /// Appends a header's text, with a blank in place of each control character. A line break in a value could start
+    /// another header or response.
     private static func append(field text: String, to writer: inout ByteWriter) {
         for byte in text.utf8 { writer.append(HTTPSyntax.isValueCharacter(byte) ? byte : HTTPSyntax.space) }
     }
 }
 
-/// Refusal of a request: the answer that the client gets before the connection ends.
+/// Refusal of a request: the response that the client gets before the hub ends the connection.
 public struct HTTPRefusal: Error, Equatable, Sendable {
     public let status: HTTPStatus
-    /// Fixed sentence without data of the request.
+    /// Text for the client: a fixed sentence without data of the request.
     public let text: String
     public let headers: [HTTPHeader]
 

@@ -44,9 +44,9 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
         503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]
 
-    /// Phrase of the status; empty if the table has none. The phrase is optional and has no meaning for clients.
+    /// Phrase of the status; empty if the table has none. Clients ignore the phrase.
     var phrase: StaticString { Self.phrases[rawValue] ?? "" }
 
-    /// True if the response ends with its head and has no length (RFC 9112 §6.3).
+    /// True if the response ends with its head and states no length (RFC 9112 §6.3).
     var hasNoBody: Bool { rawValue < 200 || rawValue == 204 || rawValue == 304 }
 }

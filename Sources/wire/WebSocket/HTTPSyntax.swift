@@ -11,7 +11,7 @@ enum HTTPSyntax {
 
     static func isLetter(_ byte: UInt8) -> Bool { (byte | 32) >= 97 && (byte | 32) <= 122 }
 
-    /// True for a `tchar`, the characters of methods, header names and similar tokens.
+    /// True for a `tchar`: a character allowed in methods, header names and similar tokens.
     static func isTokenCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {
@@ -24,12 +24,13 @@ enum HTTPSyntax {
         text.byteCount > 0 && all(of: text, are: isTokenCharacter)
     }
 
-    /// True for a character of a header's value. Control characters are excluded, so the hub accepts no bare CR and no
-    /// NUL.
+    /// True for a character allowed in a header's value. Control characters are not allowed, so the hub accepts no bare
+    /// CR and no NUL.
     static func isValueCharacter(_ byte: UInt8) -> Bool { byte == tab || (byte >= 32 && byte != 127) }
 
-    /// True for a character of `uri-host [":" port]`, except those of a path, a list or a name with a password (RFC
-    /// 3986 §3.2). The percent sign is excluded too, because it allows several spellings of one host.
+    /// True for a character allowed in `uri-host [":" port]`. Characters of a path, a list or a name with a password
+    /// (RFC 3986 §3.2) are not allowed. Nor is the percent sign, because with it one host could be written in several
+    /// ways.
     static func isHostCharacter(_ byte: UInt8) -> Bool {
         if isDigit(byte) || isLetter(byte) { return true }
         switch byte {
@@ -52,7 +53,7 @@ enum HTTPSyntax {
         return nil
     }
 
-    /// Returns the range without the blanks at both ends: `OWS` of RFC 9110 §5.6.3.
+    /// Returns the range of the text without blanks at both ends: without `OWS` of RFC 9110 §5.6.3.
     static func trimmed(_ text: RawSpan) -> Range<Int> {
         var start = 0
         var end = text.byteCount
@@ -63,7 +64,7 @@ enum HTTPSyntax {
 
     static func isBlank(_ byte: UInt8) -> Bool { byte == space || byte == tab }
 
-    /// Returns the text with ASCII letters in lower case; other bytes stay.
+    /// Returns the text with ASCII letters in lower case and all other bytes unchanged.
     static func lowercased(_ text: String) -> String {
         String(decoding: text.utf8.map { $0 >= 65 && $0 <= 90 ? $0 | 32 : $0 }, as: UTF8.self)
     }

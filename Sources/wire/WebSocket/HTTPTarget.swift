@@ -5,7 +5,7 @@ struct HTTPTarget {
     let path: String
     let segments: [String]
     let queryItems: [HTTPQueryItem]
-    /// Authority of a target in absolute form. It replaces the Host header.
+    /// Authority of a target in absolute form, `http://host/path`; nil for other targets. It replaces the Host header.
     let authority: HTTPAuthority?
 
     init(_ target: RawSpan, method: String) throws(HTTPRefusal) {
@@ -35,7 +35,7 @@ struct HTTPTarget {
 
     // MARK: Absolute form
 
-    /// Returns the offset of the path in `http://host/path`; nil in the usual form.
+    /// Returns the offset at which the path begins in `http://host/path`; nil for a target that is only a path.
     private static func authorityEnd(_ target: RawSpan) throws(HTTPRefusal) -> Int? {
         guard let start = authorityStart(target) else { return nil }
         var end = start
@@ -72,7 +72,7 @@ struct HTTPTarget {
         return segments
     }
 
-    /// Parses a query such as `a=1&b`. An item without a value has an empty one; empty items are skipped.
+    /// Parses a query such as `a=1&b`. An item without `=` gets an empty value; empty items are skipped.
     private static func query(_ query: RawSpan) throws(HTTPRefusal) -> [HTTPQueryItem] {
         var items: [HTTPQueryItem] = []
         var start = 0

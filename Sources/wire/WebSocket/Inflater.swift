@@ -1,21 +1,21 @@
 import Bytes
 import CZlib
 
-/// Reason why a compressed message is refused.
+/// Reason for refusing a compressed message.
 enum InflateError: Error {
     case malformed
     case tooLarge
 }
 
 /// Decompressor of permessage-deflate messages (RFC 7692 §7.2.2), each on its own. One object serves a whole thread. It
-/// allocates memory when the first compressed message arrives, and keeps no data between messages.
+/// allocates memory when it gets its first compressed message, and keeps no data between messages.
 public final class Inflater {
     private var stream: ZlibStream?
-    /// True if a final block was the last data read, so that further data begins another stream.
+    /// True if the data read last was a final block. Further data then begins another stream.
     private var isAtEnd = false
-    /// Largest output of one step, after which the limit is checked again.
+    /// Largest number of bytes that one step writes. The limit is checked after each step.
     private static let stepBytes = 16 << 10
-    /// Bytes that a sender removes from the end of a message (RFC 7692 §7.2.1).
+    /// Bytes that the sender removed from the end of a message (RFC 7692 §7.2.1).
     private static let tail: [UInt8] = [0, 0, 0xFF, 0xFF]
 
     public init() {}
@@ -25,14 +25,15 @@ public final class Inflater {
         if let stream { _ = unsafe inflateEnd(stream.pointer) }
     }
 
-    /// Appends the message to the writer. Writes at most `limit` + 1 bytes.
+    /// Appends the decompressed message to the writer. Throws `tooLarge` if it has more than `limit` bytes; then up to
+    /// `limit` + 1 bytes were written.
     func inflate(_ compressed: RawSpan, into writer: inout ByteWriter, limit: Int) throws(InflateError) {
-        // An empty message is sent as one byte (RFC 7692 §7.2.3.6), but no bytes at all cannot mean anything else.
+        // The protocol sends an empty message as one byte (RFC 7692 §7.2.3.6). No bytes at all can only mean the same.
         if compressed.byteCount == 0 { return }
         let stream = prepared()
         let end = writer.count + limit
         try feed(compressed, to: stream, into: &writer, end: end)
-        // If the message ends with a final block, the sender may have removed nothing.
+        // If the message ends with a final block, the sender may have removed no tail.
         if isAtEnd { return }
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         unsafe try feed(Self.tail.span.bytes, to: stream, into: &writer, end: end)
@@ -90,7 +91,7 @@ public final class Inflater {
         switch status {
         case Z_STREAM_END: isAtEnd = true
         case Z_OK: break
-        // No progress is possible: all input is consumed, and all its output is written.
+        // No progress is possible: all input is read, and all its output is written.
         case Z_BUF_ERROR: return false
         default: throw .malformed
         }

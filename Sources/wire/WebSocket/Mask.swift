@@ -27,7 +27,7 @@ enum Mask {
         }
     }
 
-    /// Returns the mask rotated to offset `phase` of the payload; its first byte is the lowest.
+    /// Returns the mask rotated for payload offset `phase`. The first mask byte is the lowest.
     private static func rotated(_ mask: UInt32, by phase: Int) -> UInt32 {
         let bits = UInt32(truncatingIfNeeded: phase & 3) * 8
         return bits == 0 ? mask : mask >> bits | mask << (32 - bits)

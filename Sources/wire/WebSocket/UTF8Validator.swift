@@ -5,11 +5,12 @@ import Bytes
 struct UTF8Validator {
     /// Number of continuation bytes that the current character still needs.
     private var missing: UInt8 = 0
-    /// Range of the next continuation byte.
+    /// Lowest value allowed for the next continuation byte.
     private var lowest: UInt8 = 0x80
+    /// Highest value allowed for the next continuation byte.
     private var highest: UInt8 = 0xBF
 
-    /// True if the text may end here.
+    /// True if the text so far ends with a complete character.
     var isBetweenCharacters: Bool { missing == 0 }
 
     static func isValid(_ text: RawSpan) -> Bool {
@@ -32,7 +33,7 @@ struct UTF8Validator {
         return true
     }
 
-    /// Returns the offset after all words of eight ASCII bytes that begin at `start`.
+    /// Returns the offset after all eight-byte words of ASCII that follow each other from `start` on.
     private static func afterASCII(_ text: RawSpan, from start: Int) -> Int {
         var at = start
         while at &+ 8 <= text.byteCount {

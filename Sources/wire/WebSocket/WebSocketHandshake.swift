@@ -1,13 +1,13 @@
 import Bytes
 import Crypto
 
-/// Opening handshake of RFC 6455 §4: takes a request and returns an upgrade or a refusal.
+/// Opening handshake of RFC 6455 §4, for the server's side: checks a request and returns an upgrade or a refusal.
 ///
-/// Other code decides which clients may connect, and to which path. The answer names no sub-protocol, whatever the
-/// client offers.
+/// Other code decides which clients may connect, and to which path. The response never selects a sub-protocol, even if
+/// the client offers some.
 public enum WebSocketHandshake {
     public enum Outcome: Equatable, Sendable {
-        /// Response to send before the frames. With an agreement, messages may be compressed in both directions.
+        /// Response to send before the first frame. If there is an agreement, both sides may compress messages.
         case accepted([UInt8], DeflateAgreement?)
         case refused(HTTPRefusal)
     }
@@ -23,12 +23,13 @@ public enum WebSocketHandshake {
         }
     }
 
-    /// True if the client asks for a WebSocket at all.
+    /// True if the request asks to upgrade to a WebSocket.
     public static func isRequested(by request: HTTPRequest) -> Bool {
         request.header("upgrade", hasToken: "websocket")
     }
 
-    /// Returns a server's answer to a key (RFC 6455 §4.2.2). Clients use it for their check.
+    /// Returns the value with which a server answers a key (RFC 6455 §4.2.2). A client compares it with the server's
+    /// answer.
     public static func answer(toKey key: String) -> String {
         let text = key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         return Base64.encode(SHA1.digest(of: Array(text.utf8).span).span)

@@ -1,6 +1,6 @@
 import CZlib
 
-/// Memory of a zlib stream. It keeps its address, because zlib stores that address.
+/// Memory of a zlib stream. Its address never changes, because zlib stores the address.
 @safe
 final class ZlibStream {
     let pointer: UnsafeMutablePointer<z_stream>
@@ -25,7 +25,7 @@ final class ZlibStream {
         unsafe pointer.pointee.avail_in = UInt32(bytes.count)
     }
 
-    /// Sets the memory that zlib writes next.
+    /// Sets the memory to which zlib writes next.
     func setOutput(_ room: UnsafeMutableRawBufferPointer) {
         // SAFETY: as above.
         unsafe pointer.pointee.next_out = room.assumingMemoryBound(to: UInt8.self).baseAddress
@@ -45,7 +45,7 @@ final class ZlibStream {
     var inputLeft: Int { Int(unsafe pointer.pointee.avail_in) }
     var roomLeft: Int { Int(unsafe pointer.pointee.avail_out) }
 
-    /// True if decompression stands between two blocks: bit 7 of zlib's `data_type`.
+    /// True if the decompressor is between two blocks: bit 7 of zlib's `data_type`.
     var isBetweenBlocks: Bool {
         // SAFETY: as above.
         unsafe pointer.pointee.data_type & 128 != 0
