@@ -2,8 +2,8 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// Synchronizes a user's expenses across devices: six tables on one subscription. The last write wins, and writes made
-/// without a network are sent later.
+/// Model that synchronizes a user's expenses across devices, with six tables on one subscription. The last write wins.
+/// Writes made without a network are sent later.
 @MainActor @Observable
 public final class ExpensesModel {
     public static let tables = [
@@ -11,7 +11,7 @@ public final class ExpensesModel {
         "subscription_reminders",
     ]
 
-    /// A stored row, with the version by which conflicts are resolved.
+    /// A stored row, with the facts by which conflicts are resolved.
     public struct Record: Sendable {
         public var image: RowImage
         public var version: RowVersion
@@ -24,7 +24,7 @@ public final class ExpensesModel {
         }
     }
 
-    /// State that the app saves at once: the rows, their position, and the server's versions of rows with unsent
+    /// State that the app saves as a unit: the rows, their position, and the server's versions of rows with unsent
     /// writes.
     public struct Saved: Sendable {
         public var records: [String: [String: Record]] = [:]
@@ -35,10 +35,10 @@ public final class ExpensesModel {
     }
 
     public private(set) var saved: Saved
-    /// Number of saves. A burst of changes is one save.
+    /// Number of times that the app saved its state. It saves once for a burst of changes.
     public private(set) var saves = 0
     public private(set) var problems: [TidewireProblem] = []
-    /// True once the existing rows are known.
+    /// True once the existing rows have been loaded.
     public private(set) var hasBegun = false
 
     private let tidewire: Tidewire
@@ -53,7 +53,7 @@ public final class ExpensesModel {
         self.saved = saved
     }
 
-    /// True if all missed changes have arrived and all own writes have been sent.
+    /// True if all missed changes have arrived and the server has accepted all of the user's writes.
     public var isSynced: Bool { tidewire.state == .live && writes.pendingWrites.isEmpty }
 
     public func record(_ table: String, _ id: UUID) -> Record? { saved.records[table]?[id.uuidString.lowercased()] }
@@ -76,7 +76,7 @@ public final class ExpensesModel {
         if !batch.changes.isEmpty { saves += 1 }
     }
 
-    /// Replaces all rows. Unsent rows remain, unless the server has a newer version.
+    /// Replaces all rows. Rows with unsent writes remain, unless the server has a newer version.
     private func replaceAll(_ rows: [RowChange], at position: LogPosition?) {
         let before = saved.records
         saved.records = [:]
@@ -108,7 +108,7 @@ public final class ExpensesModel {
         }
     }
 
-    /// Shows a write at once, and sends it when possible.
+    /// Shows a write immediately, and sends it when the network allows it.
     public func write(_ table: String, _ id: UUID, _ values: [String: JSONValue], at date: Date = Date()) throws {
         let key = id.uuidString.lowercased()
         let former = saved.records[table]?[key]
@@ -121,7 +121,7 @@ public final class ExpensesModel {
         saved.records[table, default: [:]][key] = Record(image, at: former?.version.position)
     }
 
-    /// Sends writes. A write that the server refuses is replaced by the server's version.
+    /// Sends writes. If the server refuses a write, the app shows the server's version again.
     public func sendWrites() async {
         await writes.run { write in
             if !writes.hasUnsentWrite(table: write.table, row: write.row) { saved.former[write.name] = nil }

@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// A row whose key consists of two columns, without an id of its own.
+/// A like. Its key consists of two columns; it has no id column.
 public struct Like: LiveRow, Hashable {
     public struct Key: Hashable, Decodable, Sendable {
         public let postID: UUID
@@ -23,7 +23,7 @@ public struct Comment: LiveRow, Hashable {
     public let body: String
 }
 
-/// Likes and comments of posts. Likes never count twice, and the user's own comments show at once.
+/// Model of the likes and comments of posts. No like counts twice, and the user's own comments show immediately.
 @MainActor @Observable
 public final class FeedReactions {
     public private(set) var problems: [TidewireProblem] = []
@@ -71,7 +71,7 @@ public final class FeedReactions {
             isThere ? .insert : .delete, table: Like.table, row: row,
             values: ["post_id": .string(post.filterText), "user_id": .string(me.filterText)])
         likes.write(key, isThere: isThere)
-        // The like was taken back before it was sent.
+        // The user took the like back before it was sent.
         if !writes.hasUnsentWrite(table: Like.table, row: row) { likes.revertWrite(key) }
     }
 
@@ -95,7 +95,8 @@ public final class FeedReactions {
         }
     }
 
-    /// Returns the like of a write; nil unless it is the last of several for that like, which decides the result.
+    /// Returns the like that a write belongs to. Nil if a later write of the same like waits, because the last one
+    /// decides.
     private func like(_ write: PendingWrite) -> Like.Key? {
         guard write.table == Like.table, !writes.hasUnsentWrite(table: write.table, row: write.row) else { return nil }
         return try? RowImage(write.values).decode(Like.Key.self)

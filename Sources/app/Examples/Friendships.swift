@@ -21,7 +21,7 @@ public struct Friendship: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Friend requests for an app: a badge, a list, and one toast for each event.
+/// Model of friend requests: a badge, a list, and one short notice (toast) for each event.
 @MainActor @Observable
 public final class FriendshipsModel {
     public enum Toast: Sendable, Hashable {
@@ -36,7 +36,7 @@ public final class FriendshipsModel {
     private let tidewire: Tidewire
     private let me: UUID
     private let fetch: @Sendable () async throws -> [Friendship]
-    /// True once the existing requests are known. Later changes are news.
+    /// True once the existing requests have been loaded. Later changes cause notices.
     @ObservationIgnored public private(set) var hasBegun = false
 
     public init(_ tidewire: Tidewire, me: UUID, fetch: @escaping @Sendable () async throws -> [Friendship]) {
@@ -53,7 +53,7 @@ public final class FriendshipsModel {
             })
     }
 
-    /// Runs in the view's `.task`, until the view disappears. The view may call `run` again.
+    /// Receives changes until the view's `.task` is cancelled. The view may call `run` again.
     public func run() async {
         let mine: LiveFilter<Friendship> = \.requesterID == me || \.addresseeID == me
         for await batch in tidewire.live(Friendship.self, where: mine, window: .immediate, fetch: fetch) {
@@ -65,7 +65,7 @@ public final class FriendshipsModel {
     private func take(_ batch: LiveBatch<Friendship>) {
         problems += batch.problems
         if let rows = batch.rows {
-            // After a gap, rows that arrived meanwhile are news. At the start of the app they are not.
+            // After a gap, rows that arrived in the gap cause notices. The rows loaded at the start of the app do not.
             if hasBegun { for row in rows { tell(row, was: friendships[row.id]) } }
             friendships = Dictionary(rows.map { ($0.id, $0) }) { _, last in last }
             hasBegun = true

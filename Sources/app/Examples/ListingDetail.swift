@@ -13,7 +13,7 @@ public struct ListingNote: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Work on a listing. A user's job decides which work the user sees.
+/// An activity for a listing. A policy on the user's job decides which activities the user sees.
 public struct Activity: LiveRow, Hashable {
     public static let table = "activities"
     public let id: String
@@ -25,7 +25,7 @@ public struct Activity: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Notes and work of one listing.
+/// Model of one listing's notes and activities.
 @MainActor
 public final class ListingDetail {
     public let listing: String
@@ -51,7 +51,7 @@ public final class ListingDetail {
         _ = await (notes, activities)
     }
 
-    /// Shows a note at once, and sends it when possible.
+    /// Shows a note immediately, and sends it when the network allows it.
     public func addNote(_ content: String) throws {
         let id = "note_" + UUID().filterText
         try writes.add(

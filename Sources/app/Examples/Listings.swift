@@ -41,14 +41,14 @@ public struct Acknowledgment: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Listings of an office. Every screen follows its rows, and no code fetches them by hand.
+/// Model of an office's listings. Every screen follows its rows, and the app never fetches them.
 @MainActor @Observable
 public final class ListingsModel {
     public let listings: LiveQuery<Listing>
-    /// Tasks that are open to everyone, and the user's own.
+    /// Tasks that anyone may claim, and the user's own tasks.
     public let tasks: LiveQuery<AgentTask>
     public let acknowledgments: LiveQuery<Acknowledgment>
-    /// Screen of one listing, while it is open.
+    /// Model of the listing whose screen is open; nil if none is.
     public private(set) var detail: ListingDetail?
     public private(set) var losses: [TidewireProblem] = []
 
@@ -68,7 +68,7 @@ public final class ListingsModel {
     }
 
     public var myListings: [Listing] { listings.rows.filter { $0.assignee == me } }
-    /// Listings that the user has not acknowledged. The badge shows their number.
+    /// Listings that the user has not acknowledged. A badge shows their number.
     public var inbox: [Listing] {
         let seen = Set(acknowledgments.rows.map(\.listingID))
         return listings.rows.filter { !seen.contains($0.id) }
@@ -85,7 +85,7 @@ public final class ListingsModel {
         _ = await (listings, tasks, acknowledgments)
     }
 
-    /// Runs in the detail view's `.task`. The detail closes when the view disappears.
+    /// Shows the detail of a listing until the detail view's `.task` is cancelled.
     public func open(_ listing: String) async {
         let detail = ListingDetail(tidewire, listing, writes: writes, me: me)
         self.detail = detail
@@ -116,7 +116,7 @@ public final class ListingsModel {
 
     public func sendWrites() async {
         await writes.run { write in
-            // Of several writes for one row, the last one decides its state.
+            // If several writes of one row wait, the last one decides the row's state.
             guard !writes.hasUnsentWrite(table: write.table, row: write.row) else { return }
             acknowledgments.confirmWrite(origin: write.row)
             tasks.confirmWrite(origin: write.row)

@@ -2,7 +2,7 @@ import Foundation
 import Observation
 import TidewireClient
 
-/// A user's location at one time.
+/// A user's location at a moment.
 public struct Location: LiveRow, Hashable {
     public static let table = "locations_stream"
     public let id: UUID
@@ -29,14 +29,14 @@ public struct OperationMessage: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Map on which members of an operation see each other, with a chat.
+/// Model of a map on which the members of an operation see each other, with a chat.
 @MainActor @Observable
 public final class OperationModel {
-    /// Length of a trail in seconds. Older locations are left out.
+    /// Length of a trail in seconds. The map leaves out older locations.
     public static let trail: TimeInterval = 600
 
     public private(set) var problems: [TidewireProblem] = []
-    /// Users who have the map open.
+    /// Users who have the map open now.
     public private(set) var online: Set<UUID> = []
     public private(set) var hasBegun = false
 
@@ -73,7 +73,7 @@ public final class OperationModel {
 
     // MARK: Subscriptions
 
-    /// Runs in the view's `.task`.
+    /// Receives locations, messages and presence until the view's `.task` is cancelled.
     public func run() async {
         async let map: Void = followLocations()
         async let chat: Void = followMessages()
@@ -113,7 +113,7 @@ public final class OperationModel {
         } catch let error as RoomError {
             problems.append(TidewireProblem(code: "NotJoined", message: "\(error)", severity: .error))
         } catch {
-            // The view has disappeared.
+            // The task was cancelled, because the view has disappeared.
             return
         }
         for await event in events {
@@ -124,7 +124,7 @@ public final class OperationModel {
 
     // MARK: Actions
 
-    /// Publishes a location. Of several that wait for the network, only the newest is sent.
+    /// Publishes a location. If several wait for the network, only the newest is sent.
     public func publish(latitude: Double, longitude: Double) throws {
         let values: [String: JSONValue] = [
             "id": .string(UUID().filterText), "operation_id": .string(operation.filterText),
@@ -134,7 +134,7 @@ public final class OperationModel {
         try writes.add(.insert, table: Location.table, row: me.filterText, values: values, isReplaceable: true)
     }
 
-    /// Shows a message at once, and sends it when possible.
+    /// Shows a message immediately, and sends it when the network allows it.
     public func send(_ content: String) throws {
         let message = OperationMessage(id: UUID(), userID: me, content: content, createdAt: now())
         let values: [String: JSONValue] = [

@@ -25,10 +25,11 @@ public struct Follow: LiveRow, Hashable {
     public static let columns = Columns()
 }
 
-/// Posts of followed users, with counts of likes and comments. New posts wait behind a banner.
+/// Model of the posts of followed users, with counts of likes and comments. New posts wait behind a banner until the
+/// user asks for them.
 @MainActor @Observable
 public final class FeedModel {
-    /// Likes and comments.
+    /// Likes and comments of the posts.
     public let reactions: FeedReactions
     public private(set) var following: Set<UUID> = []
     public private(set) var hasBegun = false
@@ -53,7 +54,7 @@ public final class FeedModel {
             ($0.createdAt, $0.id.uuidString) > ($1.createdAt, $1.id.uuidString)
         }
     }
-    /// Number of posts for the banner "3 new posts". The user's own posts show at once and are not counted.
+    /// Number of new posts, for the banner "3 new posts". The user's own posts show immediately and are not counted.
     public var banner: Int { posts.count - shown.count }
     public var problems: [TidewireProblem] { own + reactions.problems }
 
@@ -68,7 +69,8 @@ public final class FeedModel {
         visible?.cancel()
     }
 
-    /// Follows the user's list of followed users. Policies depend on it, so posts are requested again when it changes.
+    /// Receives the list of users whom the user follows. Policies depend on it, so the model asks for the posts again
+    /// when it changes.
     private func followPeople() async {
         for await batch in tidewire.live(Follow.self, where: \.followerID == me, window: .immediate) {
             own += batch.problems
@@ -95,7 +97,7 @@ public final class FeedModel {
             if let rows = batch.rows { posts = Dictionary(rows.map { ($0.id, $0) }) { _, last in last } }
             for change in batch.changes { posts[change.id] = change.row }
             if batch.rows != nil, isFresh {
-                // Posts of a newly followed user are not news; posts that arrived during an interruption are.
+                // Posts of a newly followed user are not new. Posts that arrived during an interruption are.
                 (isFresh, hasBegun) = (false, true)
                 showNewPosts()
             }

@@ -15,11 +15,11 @@ extension Tidewire {
     /// - Parameters:
     ///   - position: position that the app saved last; nil to get the present end of the log, and no changes.
     ///   - tables: tables to ask for, with their filters.
-    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
-    ///     answer's `position`.
+    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, the next call with the answer's
+    ///     `position` returns further changes.
     /// - Throws: a ``TidewireProblem`` with the server's code, or with the code `Unreachable`. Changes that the server
-    ///   can no longer send are no error: the answer's `refetchReason` gives the reason, and its `position` the place to
-    ///   resume from.
+    ///   can no longer send are not an error: the answer's `refetchReason` then gives the reason, and its `position`
+    ///   the place to resume from.
     public func fetchChanges(
         after position: LogPosition?, of tables: [TableBinding], limit: Int = 1000
     ) async throws -> TableBatch {
@@ -40,9 +40,9 @@ extension Tidewire {
     ///   - row: type of the rows.
     ///   - table: name of the table, if it differs from the row type's own.
     ///   - filter: condition on the rows; the server evaluates it.
-    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, more changes follow behind the
-    ///     answer's `position`.
-    /// - Throws: a ``TidewireProblem``, as for several tables.
+    ///   - limit: maximum number of changes, up to 10,000. If `hasMore` is true, the next call with the answer's
+    ///     `position` returns further changes.
+    /// - Throws: a ``TidewireProblem`` with the server's code, or with the code `Unreachable`.
     public func fetchChanges<Row: LiveRow>(
         after position: LogPosition?, of row: Row.Type, table: String? = nil, where filter: LiveFilter<Row>? = nil,
         limit: Int = 1000
@@ -56,7 +56,7 @@ extension Tidewire {
 struct ChangesRequest {
     let request: TransportRequest
 
-    /// Builds the request; `socket` is the address of the hub's WebSocket.
+    /// Builds the request. `socket` is the URL of the hub's WebSocket, from which the request's URL is made.
     init(_ socket: URL, _ tables: [TableBinding], _ position: LogPosition?, _ limit: Int, token: String?) {
         var items: [URLQueryItem] = []
         for table in tables {

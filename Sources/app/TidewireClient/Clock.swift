@@ -3,9 +3,9 @@ import Foundation
 
 /// The client's clock, which tests can control.
 package protocol ClientClock: Sendable {
-    /// Time since an arbitrary start.
+    /// Time since an arbitrary moment that the clock has chosen.
     var now: Duration { get }
-    /// Calls `perform` once at that time, on any thread.
+    /// Calls `perform` once when the clock reaches `moment`, on any thread.
     func wake(at moment: Duration, _ perform: @escaping @Sendable () -> Void)
 }
 

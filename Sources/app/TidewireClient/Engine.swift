@@ -1,44 +1,50 @@
 import Foundation
 import Synchronization
 
-/// An item for one subscriber. Items come in order.
+/// Item that a subscriber takes from its mailbox, in order.
 enum LiveItem: Sendable, Hashable {
     case batch([RowChange], LogPosition?)
     case caughtUp(LogPosition?)
-    /// All existing rows, which replace everything delivered before. The reason is nil for the first time.
+    /// All existing rows, which replace everything delivered before. The reason is nil for the first rows.
     case rows([RowChange], RefetchReason?, LogPosition)
-    /// The app must fetch the rows. The reason is nil for the first time.
+    /// Request to the app to fetch the rows. The reason is nil for the first time.
     case refetch(RefetchReason?, LogPosition?)
     case problem(TidewireProblem)
 }
 
-/// Performs the actions of the machine: one connection, its channels, and their subscribers. Events wait in one queue.
-/// The thread that finds the queue idle handles all events one after the other. No action is performed under a lock.
+/// Executor of the client's state machine: it owns the connection and knows the subscribers. Events wait in one queue.
+/// The thread that finds the queue idle handles all queued events, one after the other. The engine performs no action
+/// while it holds a lock.
 final class Engine: Sendable {
     struct Listener: Sendable {
         var channel: Int
         let mailbox: Mailbox<LiveItem>
         var batcher: Batcher
-        /// Position up to which all changes were put into the mailbox, or skipped as already delivered.
+        /// Position up to which all changes were put into the mailbox, or skipped because the subscriber already had
+        /// them.
         var position: LogPosition?
-        /// True if the mailbox was full. The client asks for the changes behind `lastPut` again.
+        /// True if the mailbox was full, so that changes were dropped. The client then asks for the changes after
+        /// `lastPut` again.
         var isOverrun = false
+        /// Number of changes in the mailbox.
         var waitingChanges = 0
+        /// True until the channel's first join.
         var isFirst = true
+        /// True if the subscriber is told to fetch the existing rows after the first join.
         let asksFirst: Bool
         /// Rows of the snapshot that is being received.
         var rows: [RowChange] = []
-        /// Maximum number of changes in the mailbox. The client asks for further changes again when the subscriber is
-        /// ready.
+        /// Maximum number of changes in the mailbox. The client drops further changes and asks for them again later.
         let maximumWaitingChanges: Int
-        /// End position of the last batch in the mailbox.
+        /// Position of the last change that was put into the mailbox.
         var lastPut: LogPosition?
     }
 
     struct RoomListener: Sendable {
         let topic: String
         let hear: @Sendable (ChannelMachine.Output) -> Void
-        /// Called once, after which nothing more is heard. Not called if the room itself leaves.
+        /// Called once, when the room has ended for another reason than its own `leave`. The room gets nothing after
+        /// it.
         let end: @Sendable (RoomError) -> Void
     }
 
@@ -57,17 +63,19 @@ final class Engine: Sendable {
         var next = 1
         var listeners: [Int: Listener] = [:]
         var rooms: [Int: RoomListener] = [:]
-        /// Shared channels of queries, by their subject.
+        /// Number of the channel that serves all queries with a subject.
         var shared: [Subject: Int] = [:]
-        /// Subject of each channel that serves queries.
+        /// Subject of each channel that serves queries, by the channel's number.
         var subjects: [Int: Subject] = [:]
-        /// Channels of queries that came after a shared channel had joined, until they have caught up with it.
+        /// Separate channels of queries that began after the shared channel had joined. They end when they have caught
+        /// up with it.
         var aside: Set<Int> = []
         var state: Tidewire.State
         var watchers: [Int: Mailbox<Tidewire.State>] = [:]
         var pushes: [Int: Push] = [:]
 
-        /// Forgets the channel and returns it, if it has no listeners left.
+        /// Removes a channel that has no listeners left, and returns its number. Nil if the channel still has
+        /// listeners.
         mutating func forget(_ channel: Int) -> Int? {
             guard !listeners.values.contains(where: { $0.channel == channel }) else { return nil }
             if let subject = subjects.removeValue(forKey: channel), shared[subject] == channel {
@@ -163,7 +171,7 @@ final class Engine: Sendable {
         connection?.close()
     }
 
-    /// Handles an event of a connection. Ignores connections that were given up.
+    /// Handles an event of the connection with this number. Ignores it if the client has given that connection up.
     private func heard(_ event: TransportEvent, _ number: Int) {
         guard core.withLock({ $0.connectionNumber == number }) else { return }
         switch event {
@@ -178,7 +186,8 @@ final class Engine: Sendable {
         said.withLock { said in Result { try ServerMessage(parsing: text, &said) } }
     }
 
-    /// Handles a message. Skips an unreadable one: if it was a change, the client notices the loss by the positions.
+    /// Handles a message. Skips a message that cannot be parsed: if it was a change, the next change's position shows
+    /// the loss.
     private func heard(_ message: Result<ServerMessage, any Error>) {
         if case .success(let message) = message { handle(.received(message)) }
     }
@@ -214,7 +223,7 @@ final class Engine: Sendable {
         }
         guard let state else { return }
         for watcher in watchers {
-            // A slow watcher gets only the latest state.
+            // A slow watcher gets only the newest state.
             watcher.empty()
             watcher.put(state)
         }
@@ -235,10 +244,10 @@ final class Engine: Sendable {
 
     // MARK: Listeners
 
-    /// Content of a query. Queries with the same subject share one channel.
+    /// Rows that a query follows. Queries with the same subject share one channel.
     struct Subject: Sendable, Hashable {
         var bindings: [TableBinding]
-        /// True to ask the server for the existing rows.
+        /// True if the client asks the server for the existing rows.
         var wantsRows: Bool
     }
 
@@ -246,7 +255,7 @@ final class Engine: Sendable {
         var subject: Subject
         var position: LogPosition?
         var batcher: Batcher
-        /// True if the subscriber must be told to fetch the existing rows first.
+        /// True if the subscriber is told to fetch the existing rows first.
         var asksFirst: Bool
     }
 
@@ -256,8 +265,8 @@ final class Engine: Sendable {
             core.next += 1
             let number = core.next
             let shared = core.shared[query.subject]
-            // The server sends the existing rows once per join. A later query gets a channel of its own and moves to
-            // the shared channel when it has caught up with it.
+            // The server sends the existing rows once per join. A later query therefore gets a separate channel, and
+            // moves to the shared channel when it has caught up with it.
             let isLate = shared.map { query.subject.wantsRows && core.machine.hasJoined($0) } ?? false
             let isShared = query.position == nil && shared != nil && !isLate
             let channel = isShared ? shared ?? number : number
@@ -265,8 +274,8 @@ final class Engine: Sendable {
                 channel: channel, mailbox: mailbox, batcher: query.batcher, position: query.position,
                 asksFirst: query.asksFirst && !query.subject.wantsRows && query.position == nil,
                 maximumWaitingChanges: maximumWaitingChanges)
-            // Rows that the app fetches before the join would leave a gap, so the app is told to fetch only after the
-            // join.
+            // If the app fetched rows before the join, it could miss changes in between. So it is told to fetch after
+            // the join.
             if isShared, listener.asksFirst, core.machine.hasJoined(channel) {
                 listener.isFirst = false
                 mailbox.put(.refetch(nil, nil))
@@ -284,7 +293,7 @@ final class Engine: Sendable {
         return (number, mailbox)
     }
 
-    /// Returns a topic that is the same in every launch, so that the server recognizes the channel.
+    /// Returns a topic that is the same after every launch of the app, so that the server recognizes the channel.
     private static func topic(_ subject: Subject) -> String {
         (subject.wantsRows ? "tidewire:rows:" : "tidewire:") + fingerprint(subject.bindings)
     }
@@ -304,14 +313,14 @@ final class Engine: Sendable {
         if let channel { handle(.unsubscribe(channel)) }
     }
 
-    /// Moves listeners to the shared channel once they have reached its position. The shared channel delivers all later
-    /// changes, and the listeners skip those that they already have.
+    /// Moves listeners from separate channels to the shared channel once they have reached its position. The shared
+    /// channel delivers all later changes. The listeners skip those that they already have.
     private func joinShared() {
         let left = core.withLock { core in
             core.aside.sorted().compactMap { channel -> Int? in
                 guard let subject = core.subjects[channel] else { return nil }
                 guard let shared = core.shared[subject] else {
-                    // The listeners of the shared channel have left.
+                    // The shared channel has no listeners any more, so this channel takes its place.
                     core.shared[subject] = channel
                     core.aside.remove(channel)
                     return nil
@@ -320,7 +329,7 @@ final class Engine: Sendable {
                     here.covers(there)
                 else { return nil }
                 for (number, listener) in core.listeners where listener.channel == channel {
-                    // An overrun listener needs a channel of its own to ask for the dropped changes again.
+                    // A listener that has missed changes needs a separate channel to ask for them again.
                     if listener.isOverrun { return nil }
                     core.listeners[number]?.channel = shared
                 }
@@ -330,7 +339,8 @@ final class Engine: Sendable {
         for channel in left { handle(.unsubscribe(channel)) }
     }
 
-    /// Notes that a subscriber took changes. Asks for dropped changes again once its mailbox is empty.
+    /// Records that a subscriber took `changes` changes from its mailbox. Asks the server for dropped changes again
+    /// once the mailbox is empty.
     func took(_ number: Int, _ changes: Int, to position: LogPosition?) {
         let rewind: (Int, LogPosition)? = core.withLock { core in
             guard var listener = core.listeners[number] else { return nil }
@@ -375,7 +385,7 @@ final class Engine: Sendable {
         }
     }
 
-    /// Delivers all changes that wait for their batch. Called before the app is suspended.
+    /// Delivers all changes that wait in batches. Called before the system suspends the app.
     func flush() {
         core.withLock { core in
             for number in core.listeners.keys.sorted() {
@@ -386,7 +396,7 @@ final class Engine: Sendable {
 
     // MARK: Rooms
 
-    /// Returns the number of a channel to enter.
+    /// Returns a new number for a channel that a room will enter.
     func nextNumber() -> Int {
         core.withLock { core in
             core.next += 1
@@ -402,7 +412,7 @@ final class Engine: Sendable {
             return replaced
         }
         handle(.subscribe(number, request))
-        // The server has one channel for each topic, and it is the new one.
+        // The server has one channel per topic, and the new channel replaces the old one.
         for (number, room) in replaced {
             handle(.unsubscribe(number))
             answerPushes { $0 == number }
@@ -416,7 +426,7 @@ final class Engine: Sendable {
         answerPushes { $0 == number }
     }
 
-    /// Answers the pushes of channels that have been left, because no answer of the server can arrive for them.
+    /// Fails the pushes of channels that the client has left, because the server can no longer answer them.
     private func answerPushes(where isLeft: (Int) -> Bool) {
         let pushes = core.withLock { core in
             let left = core.pushes.filter { isLeft($0.value.channel) }
@@ -429,7 +439,7 @@ final class Engine: Sendable {
     private static let left = TidewireProblem(
         code: "Left", message: "the room was left before the answer", severity: .error)
 
-    /// Sends an event. Calls `answer` with nil when the server has accepted it.
+    /// Sends an event on a channel. Calls `answer` with nil when the server has accepted it, otherwise with a problem.
     func push(
         _ channel: Int, event: String, payload: JSONValue, _ answer: @escaping @Sendable (TidewireProblem?) -> Void
     ) {
@@ -443,7 +453,7 @@ final class Engine: Sendable {
 
     // MARK: Account
 
-    /// Ends all subscriptions and rooms. No listener receives anything afterwards.
+    /// Ends all subscriptions and rooms. Listeners receive nothing afterwards.
     func signOut() {
         let rooms = core.withLock { core in
             for listener in core.listeners.values { listener.mailbox.finish(discarding: true) }
@@ -459,7 +469,7 @@ final class Engine: Sendable {
 }
 
 extension Engine.Listener {
-    /// Maximum number of rows of one snapshot, equal to the hub's limit.
+    /// Maximum number of rows in one snapshot, equal to the hub's limit.
     static let maximumRows = 100_000
 
     mutating func hear(_ output: ChannelMachine.Output, at now: Duration) {
@@ -500,8 +510,8 @@ extension Engine.Listener {
         }
     }
 
-    /// Puts a batch into the mailbox. If the mailbox is full, drops the batch; the client asks for it again behind
-    /// `lastPut`.
+    /// Puts a batch into the mailbox. If the mailbox is full, drops the batch; the client later asks the server for the
+    /// changes after `lastPut` again.
     mutating func put(_ batch: [RowChange]) {
         guard !isOverrun else { return }
         waitingChanges += batch.count

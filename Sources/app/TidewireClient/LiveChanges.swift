@@ -1,13 +1,13 @@
 /// A change of a row, in the app's own type.
 public enum LiveChange<Row: LiveRow>: Sendable {
-    /// A new row, or one that this query can see from now on.
+    /// A new row, or an existing row that this query can see from now on.
     case inserted(Row)
-    /// A row with new values. `was` is the old row, as far as the server sent it.
+    /// A row with new values. `was` holds the old row if the server sent it completely.
     case updated(Row, was: Row?)
-    /// A deleted row. `was` is the old row, as far as the server sent it.
+    /// A deleted row. `was` holds the old row if the server sent it completely.
     case deleted(Row.ID, was: Row?)
-    /// The row still exists, but no longer matches the query, or this user may no longer see it. Remove it from the
-    /// list.
+    /// A row that still exists, but no longer matches the query or is no longer visible to this user. Remove it from
+    /// the list. `was` holds the old row if the server sent it completely.
     case left(Row.ID, was: Row?)
 
     /// Id of the changed row.
@@ -18,7 +18,7 @@ public enum LiveChange<Row: LiveRow>: Sendable {
         }
     }
 
-    /// The row after the change; nil if it is gone.
+    /// The row after the change; nil if it was deleted or left the query.
     public var row: Row? {
         switch self {
         case .inserted(let row), .updated(let row, _): row
@@ -27,12 +27,12 @@ public enum LiveChange<Row: LiveRow>: Sendable {
     }
 }
 
-/// A row that does not fit the app's type, or that arrived incomplete. The client reports the row here and delivers the
+/// A row that does not fit the app's type, or that arrived incomplete. The client reports it here and delivers the
 /// other rows.
 public struct UnreadableRow: Sendable, Hashable {
     /// Change as the server sent it.
     public let change: RowChange
-    /// Expected type and its place in the row; never a value.
+    /// Expected type and its place in the row. Never contains a value.
     public let reason: String
 }
 
@@ -40,21 +40,24 @@ public struct UnreadableRow: Sendable, Hashable {
 public struct LiveBatch<Row: LiveRow>: Sendable {
     /// Changes of whole transactions, in the order of commits.
     public internal(set) var changes: [LiveChange<Row>] = []
-    /// All existing rows, from the server or from the app's `fetch`, in place of the shown rows.
+    /// All existing rows, from the server or from the app's `fetch`. They replace the rows that the app shows. Nil in
+    /// other batches.
     public internal(set) var rows: [Row]?
-    /// Position to save together with the changes. Nil if the server keeps none.
+    /// Position to save together with the changes. Nil if the server has no positions.
     public internal(set) var position: LogPosition?
-    /// Set if the app must fetch the rows itself: the server does not send them, and there is no `fetch`.
+    /// Reason why the app must fetch the rows itself: the server does not send them, and there is no `fetch`. Nil
+    /// otherwise.
     public internal(set) var refetchReason: RefetchReason?
-    /// True if there is no position yet: the app must fetch the existing rows for the first time.
+    /// True if the app must fetch the existing rows itself for the first time: the server does not send them, and there
+    /// is no `fetch`. `refetchReason` is then nil.
     public internal(set) var isFirst = false
-    /// True if all missed changes have been delivered.
+    /// True if the client has delivered all changes that it had missed.
     public internal(set) var isCaughtUp = false
-    /// Problems that the server or the client reports, for example a table that is not published.
+    /// Problems that the server or the client reports, for example that a table is not published.
     public internal(set) var problems: [TidewireProblem] = []
     /// Rows that do not fit the app's type. The other rows are in the batch.
     public internal(set) var unreadableRows: [UnreadableRow] = []
-    /// True if more changes follow behind the position, for an answer to `fetchChanges(after:of:)`.
+    /// True if there are more changes after `position`. Only in answers to `fetchChanges(after:of:)`.
     public internal(set) var hasMore = false
 
     /// Creates an empty batch.
@@ -62,21 +65,23 @@ public struct LiveBatch<Row: LiveRow>: Sendable {
 }
 
 extension Tidewire {
-    /// Returns the changes of a table's rows, in whole transactions, with the position to save together with them.
+    /// Returns the changes of a table's rows as batches of whole transactions, each with a position to save together
+    /// with it.
     ///
     /// - Parameters:
     ///   - row: type of the rows.
     ///   - table: name of the table, if it differs from the row type's own.
     ///   - filter: condition on the rows; the server evaluates it.
-    ///   - position: position that the app saved last; nil to begin now.
+    ///   - position: position that the app saved last; nil to start with changes from now on.
     ///   - name: name under which the client keeps the position itself; see
     ///     ``changes(of:after:keptAs:window:windows:snapshot:)``.
     ///   - window: rules for gathering changes into batches.
-    ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
-    ///     The rows come together as the batch's `rows`. Later changes follow them, with none missing and none twice.
-    ///     The default is true if there is no `fetch`. With both, `fetch` serves servers that do not send rows.
-    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered. Changes wait meanwhile
-    ///     and follow the rows.
+    ///   - snapshot: true to ask the server for the existing rows: at the start, and whenever it could not deliver
+    ///     changes. The rows arrive together as the batch's `rows`. Later changes follow them, with none missing and
+    ///     none twice. The default is true if there is no `fetch`. With both, `fetch` is used with servers that do not
+    ///     send rows.
+    ///   - fetch: fetches the existing rows: at the start, and whenever the server could not deliver changes. New
+    ///     changes wait during the fetch and follow the rows.
     public func live<Row: LiveRow>(
         _ row: Row.Type, table: String? = nil, where filter: LiveFilter<Row>? = nil, after position: LogPosition? = nil,
         keptAs name: String? = nil, window: BatchWindow = .standard, snapshot: Bool? = nil,
@@ -89,23 +94,23 @@ extension Tidewire {
     }
 }
 
-/// The sequence of a query's batches. Each loop over it is a subscription of its own.
+/// The sequence of a query's batches. Each loop over it makes a separate subscription.
 public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
     let tables: LiveTables
     let fetch: (@Sendable () async throws -> [Row])?
 
-    /// Subscribes, and returns an iterator over the batches.
+    /// Subscribes and returns an iterator over the batches.
     public func makeAsyncIterator() -> Iterator {
         Iterator(tables: tables.makeAsyncIterator(), clock: tables.engine.clock, fetch: fetch)
     }
 
-    /// Iterator over a query's batches. The subscription ends when it is released.
+    /// Iterator over a query's batches. The subscription ends when the iterator is released.
     public struct Iterator: AsyncIteratorProtocol {
         let tables: LiveTables.Iterator
         let clock: any ClientClock
         let fetch: (@Sendable () async throws -> [Row])?
         private var reader = RowReader<Row>()
-        /// Batch whose rows are still to be fetched, and the number of failed attempts.
+        /// Batch whose rows the app must still fetch, and the number of failed attempts.
         private var unfetched: (batch: TableBatch, failures: Int)?
         private var chance = Chance(seed: .random(in: .min ... .max))
 
@@ -129,7 +134,7 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             return reader.batch(told)
         }
 
-        /// Fetches the rows. Repeats until it succeeds; changes wait until then.
+        /// Fetches the rows. If the fetch fails, the next call of `next` tries again; changes wait until it succeeds.
         private mutating func fetched(_ told: TableBatch, _ failures: Int) async -> LiveBatch<Row> {
             var batch = reader.batch(told)
             do {

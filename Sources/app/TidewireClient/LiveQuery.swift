@@ -15,23 +15,23 @@ import Observation
 /// ```
 @MainActor @Observable
 public final class LiveQuery<Row: LiveRow> {
-    /// Rows in order, with the rows of pending writes.
+    /// Rows in order, including the rows of pending writes.
     public private(set) var rows: [Row] = []
-    /// True if all missed changes have been delivered.
+    /// True if the client has delivered all changes that it had missed.
     public private(set) var isCaughtUp = false
-    /// Problems reported by the server; the latest of each code.
+    /// Problems reported by the server, by code. Only the newest problem of each code is kept.
     public private(set) var problems: [String: TidewireProblem] = [:]
-    /// Reason why the rows may be wrong. Set if the server does not send the rows and there is no `fetch`. The app must
-    /// then fetch the rows and call ``replaceRows(with:)``.
+    /// Reason why the rows may be wrong: the server does not send the rows, and there is no `fetch`. The app must then
+    /// fetch the rows and call ``replaceRows(with:)``. Nil otherwise.
     public private(set) var refetchReason: RefetchReason?
-    /// True once the existing rows have been loaded, even if there are none.
+    /// True once the existing rows have been loaded, even if the table has none.
     public private(set) var hasBegun = false
 
     private let changes: LiveChanges<Row>
     private let areInOrder: @Sendable (Row, Row) -> Bool
     @ObservationIgnored private var kept: OptimisticRows<Row>
 
-    /// Creates a query. It follows the table while ``run()`` runs.
+    /// Creates a query. It receives changes while ``run()`` is running.
     ///
     /// - Parameters:
     ///   - row: type of the rows.
@@ -39,9 +39,9 @@ public final class LiveQuery<Row: LiveRow> {
     ///   - filter: condition on the rows; the server evaluates it.
     ///   - window: rules for gathering changes into batches.
     ///   - snapshot: true to ask the server for the existing rows. The default is true if there is no `fetch`.
-    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered.
-    ///   - origin: returns the origin of the write that made a row, for ``write(_:origin:send:)``. The default is the
-    ///     row's id, which works if the app chooses the ids.
+    ///   - fetch: fetches the existing rows: at the start, and whenever the server could not deliver changes.
+    ///   - origin: returns the origin of the write that created a row; see ``write(_:origin:send:)``. The default is
+    ///     the row's id, which is right if the app chooses the ids.
     ///   - areInOrder: returns true if the first row comes before the second one.
     public init(
         of row: Row.Type, from tidewire: Tidewire, where filter: LiveFilter<Row>? = nil,
@@ -54,13 +54,14 @@ public final class LiveQuery<Row: LiveRow> {
         self.areInOrder = areInOrder
     }
 
-    /// Follows the table until its task is cancelled. A second call begins with the existing rows.
+    /// Receives the table's changes until its task is cancelled. When it is called again, it starts with the existing
+    /// rows.
     public func run() async {
         for await batch in changes { take(batch) }
         isCaughtUp = false
     }
 
-    /// Replaces the rows with those that the app has fetched. The rows of pending writes remain.
+    /// Replaces the rows by rows that the app has fetched. The rows of pending writes remain.
     public func replaceRows(with fetched: [Row]) {
         kept.replaceAll(with: fetched)
         refetchReason = nil
@@ -85,12 +86,12 @@ public final class LiveQuery<Row: LiveRow> {
 
     // MARK: Writing
 
-    /// Shows a row at once, sends it, and removes it if sending fails. In the end there is one row, whether the answer
-    /// or the change arrives first.
+    /// Shows a row immediately and sends it. Removes the row if sending fails. The server's answer and the row's change
+    /// may arrive in either order; the row is shown once.
     ///
     /// - Parameters:
     ///   - row: row to show.
-    ///   - origin: value by which the arriving change is recognized.
+    ///   - origin: value by which the query recognizes the change that this write causes.
     ///   - send: writes the row and returns it as stored; nil if the answer does not contain it.
     public func write(
         _ row: Row, origin: String, send: () async throws -> Row?
@@ -104,31 +105,31 @@ public final class LiveQuery<Row: LiveRow> {
         }
     }
 
-    /// Shows a row at once for a write that waits for the network, until ``confirmWrite(origin:)`` or
-    /// ``revertWrite(origin:)`` is called.
+    /// Shows a row immediately for a write that is sent later, until the app calls ``confirmWrite(origin:)`` or
+    /// ``revertWrite(origin:)``.
     ///
     /// - Parameters:
     ///   - row: row to show.
-    ///   - origin: value by which the arriving change is recognized.
+    ///   - origin: value by which the query recognizes the change that this write causes.
     public func write(_ row: Row, origin: String) {
         kept.write(row, origin: origin)
         sort()
     }
 
-    /// Replaces the row of a pending write with the row that the server has stored.
+    /// Replaces the row of a pending write by the row that the server has stored.
     public func confirmWrite(origin: String, as row: Row) {
         kept.confirmWrite(origin: origin, as: row)
         sort()
     }
 
-    /// Records that the server accepted a row as written. Origins of other queries have no effect, so the app may call
-    /// this on several queries.
+    /// Records that the server accepted a row as it was written. An origin that this query does not know has no effect,
+    /// so the app may call this on several queries.
     public func confirmWrite(origin: String) {
         kept.confirmWrite(origin: origin)
         sort()
     }
 
-    /// Takes a failed write back: its row disappears, or is shown as the server has it.
+    /// Undoes a failed write. Its row disappears, or is shown with the server's values.
     public func revertWrite(origin: String) {
         kept.revertWrite(origin: origin)
         sort()
@@ -136,8 +137,8 @@ public final class LiveQuery<Row: LiveRow> {
 }
 
 extension Tidewire {
-    /// Returns the numbers of rows by group, and again after each change: likes by post, or unread messages by
-    /// conversation. A row counts once, however often its change arrives.
+    /// Returns the numbers of rows by group, at the start and after each change: likes per post, or unread messages per
+    /// conversation. A row counts once, even if its change arrives several times.
     ///
     /// - Parameters:
     ///   - row: type of the rows.
@@ -145,7 +146,7 @@ extension Tidewire {
     ///   - group: returns the group of a row.
     ///   - window: rules for gathering changes into batches.
     ///   - snapshot: true to ask the server for the existing rows. The default is true if there is no `fetch`.
-    ///   - fetch: fetches the existing rows, first and whenever changes could not be delivered.
+    ///   - fetch: fetches the existing rows: at the start, and whenever the server could not deliver changes.
     public func counts<Row: LiveRow, Group: Hashable & Sendable>(
         of row: Row.Type, where filter: LiveFilter<Row>? = nil, by group: @escaping @Sendable (Row) -> Group,
         window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil
@@ -155,15 +156,15 @@ extension Tidewire {
     }
 }
 
-/// The sequence of the counts after each batch that changes them.
+/// The sequence of counts, with an element after each batch that changes them.
 public struct LiveCounts<Row: LiveRow, Group: Hashable & Sendable>: AsyncSequence, Sendable {
     let changes: LiveChanges<Row>
     let group: @Sendable (Row) -> Group
 
-    /// Subscribes, and returns an iterator over the counts.
+    /// Subscribes and returns an iterator over the counts.
     public func makeAsyncIterator() -> Iterator { Iterator(changes: changes.makeAsyncIterator(), group: group) }
 
-    /// Iterator over the counts. The subscription ends when it is released.
+    /// Iterator over the counts. The subscription ends when the iterator is released.
     public struct Iterator: AsyncIteratorProtocol {
         var changes: LiveChanges<Row>.Iterator
         let group: @Sendable (Row) -> Group

@@ -2,21 +2,23 @@ import Foundation
 
 /// Changes of one or several tables, in the order of commits.
 public struct TableBatch: Sendable {
-    /// Changes of whole transactions, in the order of commits, across tables.
+    /// Changes of whole transactions, in the order of commits. They may belong to different tables.
     public internal(set) var changes: [RowChange] = []
-    /// Position to save together with the changes, to resume from after any absence. Nil if the server keeps none.
+    /// Position to save together with the changes, so that the app can resume there later. Nil if the server has no
+    /// positions.
     public internal(set) var position: LogPosition?
-    /// All existing rows, as inserts, in place of the shown rows. Set if the server was asked for rows.
+    /// All existing rows, as inserts. They replace the rows that the app shows. Set only if the client asked the server
+    /// for rows.
     public internal(set) var rows: [RowChange]?
-    /// Set if the app must fetch the shown rows again; changes continue from here.
+    /// Reason why the app must fetch its rows again; later changes follow. Nil otherwise, and for the first fetch.
     public internal(set) var refetchReason: RefetchReason?
-    /// True if the app must fetch the existing rows for the first time.
+    /// True if the app must fetch the existing rows for the first time. `refetchReason` is then nil.
     public internal(set) var isFirst = false
-    /// True if all missed changes have been delivered.
+    /// True if the client has delivered all changes that it had missed.
     public internal(set) var isCaughtUp = false
-    /// Problems that the server reports, for example a table that is not published.
+    /// Problems that the server reports, for example that a table is not published.
     public internal(set) var problems: [TidewireProblem] = []
-    /// True if more changes follow behind the position, for an answer to `fetchChanges(after:of:)`.
+    /// True if there are more changes after `position`. Only in answers to `fetchChanges(after:of:)`.
     public internal(set) var hasMore = false
 
     /// Creates an empty batch.
@@ -24,16 +26,17 @@ public struct TableBatch: Sendable {
 }
 
 extension Tidewire {
-    /// Returns the changes of several tables on one subscription, in one order.
+    /// Returns the changes of several tables from one subscription, in one order.
     ///
     /// - Parameters:
     ///   - tables: tables to follow, with their filters.
-    ///   - position: position that the app saved last; nil to begin now.
-    ///   - name: name under which the client keeps the position itself, for apps that save nothing with it. The
-    ///     client saves the position of a batch when the app asks for the next batch.
+    ///   - position: position that the app saved last; nil to start with changes from now on.
+    ///   - name: name under which the client saves the position itself, for apps that do not save it. The client saves
+    ///     the position of a batch when the app asks for the next batch.
     ///   - window: rules for gathering changes into batches.
-    ///   - windows: windows by table, for tables that need another than `window`.
-    ///   - snapshot: true to ask the server for the existing rows, first and whenever changes could not be delivered.
+    ///   - windows: windows by table name, for tables to which `window` does not apply.
+    ///   - snapshot: true to ask the server for the existing rows: at the start, and whenever it could not deliver
+    ///     changes.
     public func changes(
         of tables: [TableBinding], after position: LogPosition? = nil, keptAs name: String? = nil,
         window: BatchWindow = .standard, windows: [String: BatchWindow] = [:], snapshot: Bool = false
@@ -44,7 +47,7 @@ extension Tidewire {
     }
 }
 
-/// The sequence of the batches of one or several tables. Each loop over it is a subscription of its own.
+/// The sequence of batches of one or several tables. Each loop over it makes a separate subscription.
 public struct LiveTables: AsyncSequence, Sendable {
     let engine: Engine
     let subject: Engine.Subject
@@ -52,10 +55,10 @@ public struct LiveTables: AsyncSequence, Sendable {
     let name: String?
     let batcher: Batcher
 
-    /// Subscribes, and returns an iterator over the batches.
+    /// Subscribes and returns an iterator over the batches.
     public func makeAsyncIterator() -> Iterator { Iterator(self) }
 
-    /// Iterator over the batches of tables. Subscribes when it is created, and unsubscribes when it is released.
+    /// Iterator over the batches. It subscribes when it is created and unsubscribes when it is released.
     public final class Iterator: AsyncIteratorProtocol {
         private let engine: Engine
         private let number: Int

@@ -1,9 +1,9 @@
-/// A place in the server's event log, `epoch.offset`. The client has received every change before it. If the app saves
-/// the position together with the changes, the client can resume from there after any absence.
+/// A position in the server's event log, `epoch.offset`. A client at this position has received all changes up to it.
+/// An app that saves the position together with the changes can resume there at any later time.
 public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible {
-    /// Id of the log's epoch. A gap in history begins a new epoch.
+    /// Id of the log's epoch, a period without a gap. After a gap in the log a new epoch begins.
     public let epoch: String
-    /// Number of the place in its epoch.
+    /// Number of the position within its epoch.
     public let offset: UInt64
 
     /// Creates a position from its parts.
@@ -12,7 +12,7 @@ public struct LogPosition: Sendable, Hashable, Codable, CustomStringConvertible 
         self.offset = offset
     }
 
-    /// Parses a position; nil for any other text.
+    /// Parses a position; nil if the text is not a position.
     public init?(_ text: String) {
         guard let dot = text.lastIndex(of: "."), dot != text.startIndex,
             let offset = UInt64(text[text.index(after: dot)...])

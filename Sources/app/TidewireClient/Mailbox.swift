@@ -1,6 +1,7 @@
 import Synchronization
 
-/// A queue from which tasks take elements. Each element goes to one task, in the order in which the tasks came.
+/// Queue from which tasks take elements. Each element goes to one task. Waiting tasks are served in the order in which
+/// they began to wait.
 final class Mailbox<Element: Sendable>: Sendable {
     private struct Taker {
         let number: Int
@@ -13,7 +14,7 @@ final class Mailbox<Element: Sendable>: Sendable {
         var isFinished = false
         var takers: [Taker] = []
         var lastTaker = 0
-        /// Number of elements that the last waiting element stands for because there was no space; otherwise 0.
+        /// Number of dropped elements that the last waiting element reports; 0 if it is an ordinary element.
         var missed = 0
 
         var count: Int { waiting.count - first }
@@ -46,8 +47,8 @@ final class Mailbox<Element: Sendable>: Sendable {
         taker?.continuation.resume(returning: element)
     }
 
-    /// Puts an element if fewer than `limit` wait. Otherwise drops it, and the last waiting element says how many have
-    /// been dropped in its place.
+    /// Puts an element if fewer than `limit` elements wait. Otherwise drops it, and `missed(count)` becomes the last
+    /// waiting element, which reports how many were dropped.
     func put(_ element: Element, limit: Int, missed: (Int) -> Element) {
         let isDropped = state.withLock { state in
             guard state.count >= limit, !state.isFinished else { return false }
@@ -59,7 +60,8 @@ final class Mailbox<Element: Sendable>: Sendable {
         if !isDropped { put(element) }
     }
 
-    /// Ends the queue. Waiting elements can still be taken unless `discarding` is true; later ones are ignored.
+    /// Ends the queue. Elements put later are ignored. With `discarding` the waiting elements are dropped; otherwise
+    /// tasks can still take them.
     func finish(discarding: Bool) {
         let takers = state.withLock { state in
             state.isFinished = true
@@ -72,12 +74,12 @@ final class Mailbox<Element: Sendable>: Sendable {
 
     func empty() { state.withLock { ($0.waiting, $0.first) = ([], 0) } }
 
-    /// Returns the first element at once; nil if there is none.
+    /// Returns the first element without waiting; nil if there is none.
     func takeNow() -> Element? { state.withLock { $0.take() } }
 
-    /// Waits for the next element; nil if the queue has ended or the task is cancelled.
+    /// Waits for the next element. Returns nil if the queue has ended or the task is cancelled.
     ///
-    /// - Parameter endsQueue: true if the cancellation of the task ends the queue, also for other tasks.
+    /// - Parameter endsQueue: true if cancelling the task ends the whole queue, also for other tasks.
     func take(cancellationEndsQueue endsQueue: Bool = true) async -> Element? {
         let number = state.withLock { state in
             state.lastTaker += 1
@@ -86,7 +88,7 @@ final class Mailbox<Element: Sendable>: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let answer = state.withLock { state -> Element?? in
-                    // Elements remain for the other tasks.
+                    // The queue's elements remain for other tasks.
                     if !endsQueue, Task.isCancelled { return .some(nil) }
                     if let element = state.take() { return .some(element) }
                     if state.isFinished || Task.isCancelled { return .some(nil) }

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Storage by name for positions and unsent writes between launches. Values are small and seldom written.
+/// Storage, by name, for positions and unsent writes between launches of the app. Values are small and rarely written.
 public protocol TidewireStorage: Sendable {
     /// Returns the data that was saved under a name; nil if there is none.
     func load(_ name: String) -> Data?
@@ -12,7 +12,7 @@ public protocol TidewireStorage: Sendable {
 }
 
 extension Tidewire {
-    /// Storage in memory, lost when the app ends.
+    /// Storage in memory. It is lost when the app ends.
     public final class MemoryStorage: TidewireStorage {
         private let values = Mutex<[String: Data]>([:])
 
@@ -27,13 +27,13 @@ extension Tidewire {
         public func removeAll() { values.withLock { $0 = [:] } }
     }
 
-    /// Storage with one file for each value, in a directory of its own.
+    /// Storage with one file for each value, in one directory.
     public struct FileStorage: TidewireStorage {
         private let directory: URL
 
-        /// Creates a storage, and its directory if there is none.
+        /// Creates a storage. Creates its directory if that does not exist.
         ///
-        /// - Parameter directory: directory that holds nothing but this storage's files.
+        /// - Parameter directory: directory for this storage only. ``removeAll()`` removes all its files.
         public init(directory: URL) {
             self.directory = directory
             try? FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -46,7 +46,7 @@ extension Tidewire {
         /// Returns the data that was saved under a name; nil if there is none, or if it cannot be read.
         public func load(_ name: String) -> Data? { try? Data(contentsOf: file(name)) }
 
-        /// Saves the data under a name; nil removes it. A failure of the disk leaves the former data.
+        /// Saves the data under a name; nil removes it. If the disk fails, the earlier data remains.
         public func save(_ data: Data?, as name: String) {
             if let data {
                 try? data.write(to: file(name), options: .atomic)

@@ -1,14 +1,14 @@
 extension Tidewire {
     /// State of a client, for a status indicator.
     public enum State: Sendable, Hashable {
-        /// Absence of a signed-in user.
+        /// No user is signed in.
         case signedOut
         /// The client tries to connect. `next` is the time of the next attempt, counted from the client's start; nil
-        /// while an attempt is under way.
+        /// during an attempt. `after` is the reason why the last connection or attempt ended.
         case connecting(attempt: Int, next: Duration?, after: Interruption?)
-        /// Number of subscriptions that have yet to catch up on missed changes.
+        /// The client still receives missed changes. The number is that of subscriptions that have not caught up yet.
         case catchingUp(Int)
-        /// The client has delivered all changes that it missed.
+        /// All subscriptions have received all changes that they missed.
         case live
         /// The client is not connected, and does not try to connect.
         case offline(OfflineReason)
@@ -16,15 +16,15 @@ extension Tidewire {
 
     /// Reason why a client does not try to connect.
     public enum OfflineReason: Sendable, Hashable {
-        /// The client needs no connection: it runs no query and has joined no room.
+        /// No query is running and no room is joined, so the client needs no connection.
         case nothingSubscribed
-        /// The app has reported that there is no network.
+        /// The app has reported that the device has no network.
         case noNetwork
-        /// The app was in the background for more than half a minute. The client resumes when the app returns.
+        /// The app has been in the background for more than half a minute. The client connects when the app returns.
         case inBackground
-        /// The server rejects the key. The client does not try again until it gets another key or token.
+        /// The server rejected the project's key. The client tries again only with another key or token.
         case refused(Interruption)
-        /// The token has expired or was rejected. `signIn(token:)` with another token resumes.
+        /// The token has expired, or the server rejected it. A call of `signIn(token:)` with another token continues.
         case tokenRefused(TidewireProblem)
     }
 
@@ -32,10 +32,10 @@ extension Tidewire {
     public struct States: AsyncSequence, Sendable {
         let engine: Engine
 
-        /// Returns an iterator that begins with the present state.
+        /// Returns an iterator whose first element is the present state.
         public func makeAsyncIterator() -> Iterator { Iterator(engine) }
 
-        /// Iterator of a client's states. It watches the client until it is released.
+        /// Iterator over a client's states. It watches the client until the iterator is released.
         public final class Iterator: AsyncIteratorProtocol {
             private let engine: Engine
             private let number: Int

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A client of a Tidewire hub, or of any server with the same protocol. All subscriptions share one connection, and
-/// changes that the client missed while it was offline are delivered after it reconnects.
+/// A client of a Tidewire hub, or of another server with the same protocol. All subscriptions share one connection.
+/// After a reconnect the client delivers the changes that it missed.
 ///
 /// ```swift
 /// let tidewire = Tidewire(url: URL(string: "https://hub.example.com")!, key: anonKey, token: session.accessToken)
@@ -11,19 +11,19 @@ import Foundation
 /// }
 /// ```
 ///
-/// Cancelling the task ends the subscription. The app does not need to keep any subscription object.
+/// Cancelling the task ends the subscription. The app need not keep any object for a subscription.
 public final class Tidewire: Sendable {
     let engine: Engine
 
-    /// Creates a client. It connects when the first query or room needs a connection.
+    /// Creates a client. It connects when the first query runs or the first room is joined.
     ///
     /// - Parameters:
-    ///   - url: address of the hub, or of its `…/realtime/v1`.
+    ///   - url: URL of the hub, with or without `/realtime/v1`.
     ///   - key: public key of the project.
     ///   - token: token of the signed-in user; nil while no user is signed in.
-    ///   - storage: storage for positions that the app does not save itself.
+    ///   - storage: storage for positions that the client saves for the app.
     ///   - maximumWaitingChanges: maximum number of changes of one query that wait for the app. The client drops
-    ///     changes beyond that and asks the server for them again when the app takes the waiting ones.
+    ///     further changes, and asks the server for them again when the app has taken the waiting ones.
     public convenience init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
         maximumWaitingChanges: Int = 10_000
@@ -57,13 +57,15 @@ public final class Tidewire: Sendable {
 
     // MARK: Account
 
-    /// Id of the signed-in user, from the token's claim `sub`; nil while no user is signed in, and for the key alone.
+    /// Id of the signed-in user, from the claim `sub` of the token. Nil if no user is signed in, or if only the key is
+    /// used.
     ///
     /// - Complexity: O(*n*), where *n* is the length of the token.
     public var userID: String? { engine.account.token.flatMap(Self.person) }
 
-    /// Signs a user in, or replaces the token of the same user: the new token goes to the server at once. If the token
-    /// belongs to another user (by its claim `sub`), the client signs the former user out first.
+    /// Signs a user in, or replaces the token of the same user. The client sends the new token to the server
+    /// immediately. If the token belongs to another user (by its claim `sub`), the client first signs the earlier user
+    /// out.
     public func signIn(token: String) {
         if let former = engine.account.token, let person = Self.person(former), person != Self.person(token) {
             signOut()
@@ -71,7 +73,8 @@ public final class Tidewire: Sendable {
         engine.handle(.account(.signedIn(token: token)))
     }
 
-    /// Returns the user of a token; nil if the text is no JSON Web Token. Only the server verifies the token.
+    /// Returns the user id in a token; nil if the text is not a JSON Web Token. Does not verify the token: only the
+    /// server does.
     static func person(_ token: String) -> String? {
         let parts = token.split(separator: ".")
         guard parts.count == 3 else { return nil }
@@ -80,25 +83,27 @@ public final class Tidewire: Sendable {
         return claims.flatMap { try? JSONValue(parsing: Array($0)) }?["sub"]?.text
     }
 
-    /// Connects with the rights of the key alone.
+    /// Uses only the project's key, without a user: the server grants the rights of the role in the key.
     public func signInAnonymously() { engine.handle(.account(.anonymous)) }
 
-    /// Leaves all channels, ends every sequence and forgets all positions. The app receives nothing more for this user.
+    /// Signs the user out: leaves all channels, ends all sequences and forgets all positions. The app receives nothing
+    /// more for this user.
     public func signOut() { engine.signOut() }
 
     // MARK: App lifecycle
 
-    /// Delivers the changes that wait for their batch at once. The connection stays open for half a minute.
+    /// Delivers all received changes immediately, without waiting for their batches. Call it when the app enters the
+    /// background. The connection stays open for half a minute.
     public func enterBackground() {
         engine.flush()
         engine.handle(.background)
     }
 
-    /// Resumes at once from the last positions.
+    /// Reconnects if necessary, and resumes from the last positions. Call it when the app returns to the foreground.
     public func enterForeground() { engine.handle(.foreground) }
 
-    /// Tells the client whether there is a network, as `NWPathMonitor` reports it. With a network the client tries to
-    /// connect at once; without one it waits.
+    /// Reports whether the device has a network, as `NWPathMonitor` knows it. With a network the client tries to
+    /// connect immediately; without a network it waits.
     public func updateNetwork(isReachable: Bool) { engine.handle(.network(isReachable: isReachable)) }
 
     // MARK: State
@@ -106,6 +111,6 @@ public final class Tidewire: Sendable {
     /// The present state.
     public var state: State { engine.state }
 
-    /// The present state and each later one. A slow consumer receives only the latest.
+    /// The sequence of states, beginning with the present one. A slow consumer receives only the newest state.
     public var states: States { States(engine: engine) }
 }

@@ -1,10 +1,10 @@
 import Foundation
 
-/// Parts of a client that tests replace. Apps' tests set them by the initializers of `TidewireClientTesting`.
+/// Parts of a client that tests replace. Tests of apps set them through the initializers of `TidewireClientTesting`.
 package struct TidewireSeams: Sendable {
     package var transport: any Transport
     package var clock: any ClientClock
-    /// Seed of the random part of delays between attempts.
+    /// Seed for the random part of the delays between connection attempts.
     package var seed: UInt64
 
     package init(
@@ -20,7 +20,7 @@ package struct TidewireSeams: Sendable {
 /// Parts of a queue of writes that tests replace.
 package struct OfflineWritesSeams: Sendable {
     package var clock: any ClientClock
-    /// Returns the current date, by which writes are dated and expire.
+    /// Returns the current date. The queue dates writes by it, and expires old ones.
     package var date: @Sendable () -> Date
 
     package init(clock: any ClientClock, date: @escaping @Sendable () -> Date) {

@@ -1,6 +1,6 @@
 import TidewireClient
 
-/// A filter as a hub parses it, for the hub in memory: comparisons, `in`, `is.null`, `not`, `and`, `or`. An unknown
+/// Parser and evaluator of filters for the hub in memory: comparisons, `in`, `is.null`, `not`, `and`, `or`. An unknown
 /// condition matches no row.
 struct FilterText {
     private let parts: [String]
@@ -37,7 +37,7 @@ struct FilterText {
         return parts
     }
 
-    /// Evaluates a condition; nil is SQL's unknown.
+    /// Evaluates a condition. Nil stands for SQL's value "unknown".
     private static func condition(_ text: String, separator: Character, _ record: [String: JSONValue]) -> Bool? {
         for (word, isAll) in [("and", true), ("or", false)] {
             for negation in ["", "not."] {
@@ -90,7 +90,7 @@ struct FilterText {
         return (try? JSONValue(parsing: value))?.text ?? value
     }
 
-    /// Compares numbers as numbers, and everything else as text regardless of case.
+    /// Compares numbers as numbers, and other values as text, ignoring upper and lower case.
     private static func order(_ one: String, _ other: String) -> Int {
         if let one = Double(one), let other = Double(other) { return one < other ? -1 : one > other ? 1 : 0 }
         let (one, other) = (one.lowercased(), other.lowercased())

@@ -1,7 +1,7 @@
 import Synchronization
 import TidewireClient
 
-/// A clock that moves only when the test moves it. Due calls happen on the thread that moves it.
+/// A clock that moves only when the test moves it. Calls that become due are made on the thread that moves the clock.
 public final class ManualClock: ClientClock, Sendable {
     private struct Alarm {
         let due: Duration
@@ -15,7 +15,7 @@ public final class ManualClock: ClientClock, Sendable {
 
     private let state = Mutex(State())
 
-    /// Creates a clock that stands at zero.
+    /// Creates a clock whose time is zero.
     public init() {}
 
     /// Time that the clock shows.
@@ -26,7 +26,7 @@ public final class ManualClock: ClientClock, Sendable {
         state.withLock { $0.alarms.append(Alarm(due: moment, perform: perform)) }
     }
 
-    /// Moves the clock. Calls that become due happen in their order.
+    /// Moves the clock forward. Calls that become due are made in the order of their times.
     public func advance(by duration: Duration) {
         let end = now + duration
         while let perform = next(until: end) { perform() }

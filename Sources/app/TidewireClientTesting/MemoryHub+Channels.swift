@@ -93,7 +93,7 @@ extension MemoryHub {
 
     // MARK: Rows
 
-    /// Returns the existing rows, computed from all logged changes.
+    /// Returns the existing rows of a table, computed from all changes in the log.
     private func rows(_ table: String, _ state: State) -> [[String: JSONValue]] {
         var order: [[JSONValue?]] = []
         var rows: [[JSONValue?]: [String: JSONValue]] = [:]
@@ -153,7 +153,7 @@ extension MemoryHub {
         }
     }
 
-    /// Sends each channel its next entries. Live delivery is a replay whose position is the end.
+    /// Sends each channel the log's entries from its cursor on. A live channel is one whose cursor is at the log's end.
     func deliver(_ state: inout State) {
         for (peer, channel) in channels(&state) {
             var channel = channel
@@ -174,7 +174,7 @@ extension MemoryHub {
         }
     }
 
-    /// Returns the entry as the channel sees it; nil if the channel must not receive it.
+    /// Returns an entry as the channel sees it; nil if the channel must not receive it.
     func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
         let bindings = channel.bindings.filter { $0.table == entry.table || $0.table == "*" }
         guard !bindings.isEmpty else { return nil }
@@ -224,7 +224,7 @@ extension MemoryHub {
         }
     }
 
-    /// Closes a channel, and tells the client why.
+    /// Closes a channel and tells its client the reason.
     func close(_ peer: Int, _ channel: Channel, _ code: String, _ message: String, _ state: inout State) {
         let words: JSONValue = [
             "extension": "system", "status": "error", "code": .string(code), "message": .string(message),
@@ -281,7 +281,7 @@ extension MemoryHub {
         }
     }
 
-    /// Removes the peer's channels, and tells other clients that it is no longer present.
+    /// Removes a client's channels, and tells the other clients that it is no longer present.
     func leave(_ peer: Int, _ state: inout State) {
         let channels = state.peers[peer]?.channels ?? [:]
         state.peers[peer]?.channels = [:]

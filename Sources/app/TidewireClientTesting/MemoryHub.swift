@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// A hub in memory for tests of apps. Everything happens at once, on the calling thread, and faults happen only when
+/// A hub in memory, for tests of apps. Calls take effect immediately, on the calling thread. Faults happen only when
 /// the test causes them.
 ///
 /// ```swift
@@ -17,8 +17,7 @@ public final class MemoryHub: Transport, Sendable {
     public enum MessageRefusal: Sendable, Hashable {
         /// The message is larger than allowed.
         case tooLarge
-        /// The client sends more messages a second than allowed. The hub closes the channel, and the client joins
-        /// again.
+        /// The client sends messages faster than allowed. The hub closes the channel, and the client joins again.
         case tooMany
         /// The user may not write to the room. The hub drops the message and does not answer it.
         case noRight
@@ -26,9 +25,9 @@ public final class MemoryHub: Transport, Sendable {
 
     /// A message that a client has sent.
     public struct Message: Sendable, Hashable {
-        /// Topic of the channel, in the protocol's form: `realtime:` and the name of the room or query.
+        /// Topic of the channel: `realtime:` followed by the name of the room or query.
         public let topic: String
-        /// Kind of the message in the protocol: for example `phx_join`, or `broadcast` for a message to a room.
+        /// Event of the message in the protocol, for example `phx_join`, or `broadcast` for a message to a room.
         public let event: String
         /// Content of the message.
         public let payload: JSONValue
@@ -44,7 +43,7 @@ public final class MemoryHub: Transport, Sendable {
         let new: [String: JSONValue]
         let old: [String: JSONValue]
         let commit: String
-        /// Payload sent to every channel as it is: for example a row without its large values, or a malformed one.
+        /// Payload that every channel receives unchanged, for example a malformed row; nil for an ordinary change.
         let raw: JSONValue?
     }
 
@@ -55,7 +54,7 @@ public final class MemoryHub: Transport, Sendable {
         let hearsPosition: Bool
         let hearsItself: Bool
         var token: String?
-        /// Index of the next entry to send.
+        /// Index of the next log entry to send to the channel.
         var cursor: Int
         var previous: String
         let presenceKey: String
@@ -69,7 +68,7 @@ public final class MemoryHub: Transport, Sendable {
     struct State {
         var epoch = "e1"
         var log: [Entry] = []
-        /// Index of the oldest entry that the log still has.
+        /// Index of the oldest entry that the log still contains.
         var first = 0
         var peers: [Int: Peer] = [:]
         var nextPeer = 1
@@ -77,7 +76,7 @@ public final class MemoryHub: Transport, Sendable {
         var messageRefusal: MessageRefusal?
         var refusedRooms: Set<String> = []
         var keepsPositions = true
-        /// Refusals of the next requests for rows; true if a repetition may help.
+        /// Refusals for the next requests for rows. True means that the client may ask again.
         var rowsRefusals: [Bool] = []
         var snapshots = 0
         var requests = 0
@@ -86,7 +85,7 @@ public final class MemoryHub: Transport, Sendable {
         var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
         var nextPresence = 1
         var connections = 0
-        /// Events that wait while other events are delivered, or while the test holds them back.
+        /// Events that wait while other events are being delivered, or while the test holds them back.
         var outbox: [(peer: Int, event: TransportEvent)] = []
         var isDelivering = false
         var isHeld = false
@@ -101,8 +100,8 @@ public final class MemoryHub: Transport, Sendable {
     /// Creates a hub with an empty log.
     ///
     /// - Parameters:
-    ///   - key: key columns, by which deletes identify rows.
-    ///   - sees: stands for the policies: true if the user of a token may see a row.
+    ///   - key: names of the key columns, which identify rows in deletes.
+    ///   - sees: takes the place of row policies: returns true if the user with this token may see a row.
     public init(
         key: [String] = ["id"],
         sees: @escaping @Sendable (_ token: String?, _ table: String, _ row: [String: JSONValue]) -> Bool = { _, _, _ in
@@ -113,24 +112,24 @@ public final class MemoryHub: Transport, Sendable {
         self.sees = sees
     }
 
-    /// Address of the hub, for code that needs one.
+    /// URL of the hub, for code that needs one.
     public let url = URL(string: "ws://hub.test") ?? URL(fileURLWithPath: "/")
 
     // MARK: Changes in the database
 
-    /// Inserts a row in a transaction of its own.
+    /// Inserts a row, in a separate transaction.
     public func insert(_ table: String, _ row: [String: JSONValue]) { commit([(table, [:], row)]) }
 
-    /// Updates a row in a transaction of its own.
+    /// Updates a row, in a separate transaction.
     public func update(_ table: String, from old: [String: JSONValue], to new: [String: JSONValue]) {
         commit([(table, old, new)])
     }
 
-    /// Deletes a row in a transaction of its own.
+    /// Deletes a row, in a separate transaction.
     public func delete(_ table: String, _ row: [String: JSONValue]) { commit([(table, row, [:])]) }
 
-    /// Commits several changes in one transaction. Each has a table, the old row and the new row; an empty row means
-    /// none.
+    /// Commits several changes in one transaction. Each change has a table, an old row and a new row. An empty row
+    /// means that there is none.
     public func commit(_ changes: [(table: String, old: [String: JSONValue], new: [String: JSONValue])]) {
         state.withLock { state in
             state.commits += 1
@@ -145,7 +144,7 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Sends a change exactly as given.
+    /// Sends a change to the clients exactly as it is given.
     public func tell(_ data: JSONValue) {
         state.withLock { state in
             let table = data["table"]?.text ?? ""
@@ -155,22 +154,22 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Sends a message of another client to a room.
+    /// Sends a message to a room, as if another client had sent it.
     ///
     /// - Parameters:
     ///   - payload: content of the message.
-    ///   - event: name by which receivers choose the message.
+    ///   - event: name of the message, by which receivers select messages.
     ///   - topic: name of the room.
     public func broadcast(_ payload: JSONValue, event: String, to topic: String) {
         state.withLock { state in say(event, payload, to: "realtime:" + topic, but: nil, &state) }
         flush()
     }
 
-    /// Sends a message of another client to a room, with bytes in place of JSON.
+    /// Sends a message with bytes instead of JSON to a room, as if another client had sent it.
     ///
     /// - Parameters:
     ///   - bytes: content of the message.
-    ///   - event: name by which receivers choose the message.
+    ///   - event: name of the message, by which receivers select messages.
     ///   - topic: name of the room.
     public func broadcast(bytes: [UInt8], event: String, to topic: String) {
         let (name, event) = (Array("realtime:\(topic)".utf8), Array(event.utf8))
@@ -185,7 +184,7 @@ public final class MemoryHub: Transport, Sendable {
 
     // MARK: Faults
 
-    /// Ends all connections.
+    /// Ends all connections with a close code.
     public func cut(code: Int = 1006, reason: String = "") {
         state.withLock { state in
             for peer in state.peers.keys.sorted() {
@@ -196,22 +195,22 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Refuses all new connections until it is called with nil.
+    /// Refuses all new connections for the given reason. Nil ends the refusal.
     public func refuseConnections(_ refusal: Tidewire.Interruption?) { state.withLock { $0.refusal = refusal } }
 
-    /// Holds all messages back until `release` is called.
+    /// Holds back everything that the hub sends, until `release` is called.
     public func hold() { state.withLock { $0.isHeld = true } }
 
-    /// Sends all messages that `hold` held back, and later ones at once.
+    /// Sends everything that `hold` held back. Later messages are sent without delay.
     public func release() {
         state.withLock { $0.isHeld = false }
         flush()
     }
 
-    /// Removes all entries of the log but the latest.
+    /// Removes all log entries except the last `count` ones.
     public func retain(latest count: Int) { state.withLock { $0.first = max($0.first, $0.log.count - count) } }
 
-    /// Simulates a gap in history: a new epoch begins, and all connections end.
+    /// Simulates a gap in the log: a new epoch begins, and all connections end.
     public func loseHistory() {
         state.withLock { state in
             state.epoch += "x"
@@ -220,18 +219,18 @@ public final class MemoryHub: Transport, Sendable {
         cut()
     }
 
-    /// Makes the hub a server of the same protocol that keeps no positions.
+    /// Makes the hub behave like a server of the same protocol that has no log positions.
     public func forgetPositions() { state.withLock { $0.keepsPositions = false } }
 
-    /// Refuses the next requests for rows. If `mayHelp` is true, the client asks again.
+    /// Refuses the next `times` requests for rows. With `mayHelp` the client asks again.
     public func refuseRows(times: Int, mayHelp: Bool = true) {
         state.withLock { $0.rowsRefusals += Array(repeating: mayHelp, count: times) }
     }
 
-    /// Refuses messages that clients send to rooms, until it is called with nil.
+    /// Refuses messages that clients send to rooms, for the given reason. Nil ends the refusal.
     public func refuseMessages(_ refusal: MessageRefusal?) { state.withLock { $0.messageRefusal = refusal } }
 
-    /// Takes the rights on a room from all users: ends its channels, and refuses joins.
+    /// Removes all users' right to a room: ends its channels, and refuses new joins.
     public func refuseRoom(_ topic: String) {
         state.withLock { state in
             state.refusedRooms.insert("realtime:" + topic)
@@ -242,7 +241,7 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Expires a token: its channels end, and it can join no new ones.
+    /// Makes a token expire: its channels end, and it can join no new ones.
     public func expire(_ token: String) {
         state.withLock { state in
             state.expired.insert(token)
@@ -253,7 +252,7 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Sends a system message to every channel.
+    /// Sends a system message with this code and text to every channel.
     public func announce(code: String, _ message: String, isError: Bool = true) {
         state.withLock { state in
             for (peer, channel) in channels(&state) {
@@ -267,18 +266,18 @@ public final class MemoryHub: Transport, Sendable {
         flush()
     }
 
-    /// Stops answering heartbeats: sockets look open but are dead.
+    /// Stops answering heartbeats, as if the connections looked open but no longer worked.
     public func fallSilent() { state.withLock { $0.answersHeartbeats = false } }
 
     // MARK: Counters for tests
 
-    /// Messages that clients have sent, in order.
+    /// Messages that clients have sent to the hub, in order.
     public var messages: [Message] { state.withLock { $0.messages.map(Message.init) } }
-    /// Number of times that the hub sent all existing rows.
+    /// Number of times that the hub sent a snapshot of all existing rows.
     public var snapshots: Int { state.withLock { $0.snapshots } }
-    /// Number of requests over HTTP.
+    /// Number of HTTP requests that clients have made.
     public var requests: Int { state.withLock { $0.requests } }
-    /// Number of connections that clients have made.
+    /// Number of connections that clients have opened.
     public var connections: Int { state.withLock { $0.connections } }
     /// Number of connections that are open now.
     public var openConnections: Int { state.withLock { $0.peers.count } }

@@ -2,16 +2,16 @@ import Foundation
 import TidewireClient
 
 extension Tidewire {
-    /// Creates a client of a hub in memory.
+    /// Creates a client that is connected to a hub in memory.
     ///
     /// - Parameters:
-    ///   - hub: hub in place of the network.
-    ///   - key: public key of the project. The hub in memory accepts any.
+    ///   - hub: hub to which the client connects.
+    ///   - key: public key of the project. The hub in memory accepts any key.
     ///   - token: token of the signed-in user; nil while no user is signed in.
-    ///   - storage: storage for positions that the app does not save itself.
+    ///   - storage: storage for positions that the client saves for the app.
     ///   - clock: clock that the test moves; nil for the system's clock.
     ///   - maximumWaitingChanges: maximum number of changes of one query that wait for the app.
-    ///   - seed: seed of the random part of delays between attempts, so that a test repeats exactly.
+    ///   - seed: seed for the random part of the delays between attempts, so that a test can repeat exactly.
     public convenience init(
         hub: MemoryHub, key: String = "key", token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
         clock: ManualClock? = nil, maximumWaitingChanges: Int = 10_000, seed: UInt64 = .random(in: .min ... .max)
@@ -21,7 +21,7 @@ extension Tidewire {
             seams: TidewireSeams(transport: hub, clock: clock ?? SystemClock(), seed: seed))
     }
 
-    /// Creates a client of a hub in memory.
+    /// Creates a client that is connected to a hub in memory.
     @available(*, deprecated, renamed: "init(hub:key:token:storage:clock:maximumWaitingChanges:seed:)")
     public convenience init(
         url: URL, key: String, token: String? = nil, storage: any TidewireStorage = MemoryStorage(),
@@ -41,7 +41,7 @@ extension OfflineWrites {
     ///   - storage: storage of the writes between launches.
     ///   - limits: maximum number, size and age of the writes.
     ///   - clock: clock that the test moves.
-    ///   - date: returns the current date, by which writes are dated and expire.
+    ///   - date: returns the current date. The queue dates writes by it, and expires old ones.
     ///   - send: sends one write to the app's API. The same write may be sent twice.
     public convenience init(
         storage: any TidewireStorage, limits: OfflineWrites.Limits = .init(), clock: ManualClock,

@@ -1,16 +1,17 @@
-/// Back-off between attempts: short at first, then longer and longer, with a random part for each client.
+/// Delays between attempts: short at first, then longer and longer. A random part keeps clients from retrying together.
 struct Backoff: Sendable {
     static let first = Duration.milliseconds(400)
     static let longest = Duration.seconds(30)
 
-    /// Returns the delay before a retry. The first retry comes within half a second; no delay exceeds 30 seconds.
+    /// Returns the delay before retry number `attempt`, counted from 1. The first delay is below half a second; no
+    /// delay exceeds 30 seconds.
     static func delay(attempt: Int, chance: inout Chance) -> Duration {
         let full = min(first * (1 << min(max(attempt - 1, 0), 10)), longest)
         return full * (0.5 + chance.fraction() / 2)
     }
 }
 
-/// Random numbers from a seed, so that tests can repeat a conversation (SplitMix64).
+/// Random numbers from a seed, so that a test can repeat a sequence of events exactly (SplitMix64).
 struct Chance: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

@@ -1,4 +1,4 @@
-/// Context of one event: everything that a machine may read or use while it handles the event.
+/// Context of one event: the time, the token and the other values that a state machine uses while it handles the event.
 struct Turn {
     let now: Duration
     let token: String?
@@ -13,43 +13,48 @@ struct Turn {
     }
 }
 
-/// State machine of one channel over any number of sockets: it joins, catches up, and resumes after a reconnect. Events
-/// go in; messages to send and outputs for the app come out.
+/// State machine of one channel. It joins, catches up, and joins again on each new socket. Events go in; messages to
+/// send and outputs for the app come out.
 struct ChannelMachine: Sendable {
     enum Phase: Sendable, Hashable {
-        /// No socket exists.
+        /// The client has no open socket.
         case absent
         case joining(ref: String, deadline: Duration)
-        /// Joined, but missed changes are still arriving.
+        /// The channel is joined, but the server is still sending missed changes.
         case catchingUp(ref: String)
         case live(ref: String)
+        /// The channel joins again at this time, after a failure.
         case waiting(until: Duration)
-        /// The token has expired or was refused. The channel joins again by itself when it gets another token.
+        /// The server refused the token, or the token expired. The channel joins again when the client gets another
+        /// token.
         case awaitingToken(TidewireProblem)
-        /// The server refuses this channel for good.
+        /// The server refused this channel permanently. The channel does not join again.
         case refused(TidewireProblem)
     }
 
     /// Output for the app.
     enum Output: Sendable, Hashable {
-        /// `recovered`: the missed changes follow. Otherwise `mustRefetch` or `rowsBegin` comes next, except on the
-        /// first join of a channel that wants no rows.
+        /// The channel is joined. With `recovered` the missed changes follow. Otherwise `mustRefetch` or `rowsBegin`
+        /// follows, except after the first join of a channel that wants no rows.
         case joined(recovered: Bool, at: LogPosition?)
-        /// All existing rows follow. Rows received before are no longer valid.
+        /// All existing rows follow. They replace the rows received before.
         case rowsBegin
         case row(RowChange)
-        /// All rows have arrived, and changes follow from here on. The reason is nil for the first time.
+        /// All existing rows have been sent, and changes from this position on follow. The reason is nil for the first
+        /// rows.
         case rowsEnd(RefetchReason?, at: LogPosition)
         case change(RowChange)
-        /// The reason is nil for the first time, if rows were wanted and the server does not send them.
+        /// The app must fetch the rows. The reason is nil the first time: the app wanted rows, but the server sends
+        /// none.
         case mustRefetch(RefetchReason?)
         case caughtUp(LogPosition?)
         case problem(TidewireProblem)
         case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
         case presenceState(JSONValue)
         case presenceDiff(JSONValue)
-        /// The channel is not joined at present.
+        /// The channel is no longer joined. It may join again.
         case lost
+        /// The server answered a push, or the push failed for the given reason.
         case answered(push: Int, TidewireProblem?)
     }
 
@@ -60,9 +65,9 @@ struct ChannelMachine: Sendable {
 
     /// A snapshot that the server has yet to send.
     private struct AwaitedRows: Sendable {
-        /// Reason why the shown rows are no longer valid; nil for the first time.
+        /// Reason why the rows that the app shows are no longer valid; nil for the first rows.
         var reason: RefetchReason?
-        /// Position where changes begin if the server sends no rows.
+        /// Position from which changes follow if the server sends no rows.
         var joinedAt: LogPosition?
         var failures = 0
     }
@@ -72,23 +77,26 @@ struct ChannelMachine: Sendable {
         var deadline: Duration
     }
 
+    /// Longest wait for an answer to a join or a push.
     static let patience = Duration.seconds(10)
     static let maximumPushes = 256
-    /// Maximum number of failed requests for rows.
+    /// Number of failed requests for existing rows after which the channel gives up asking.
     static let maximumRowsFailures = 6
 
     let request: ChannelRequest
     private(set) var phase = Phase.absent
-    /// Position up to which all changes have been passed to the app.
+    /// Position up to which the machine has passed all changes to the app.
     private(set) var position: LogPosition?
     private var failures = 0
     private(set) var hasJoinedBefore = false
-    /// True if the server sends positions; nil until the first join is answered.
+    /// True if the server has log positions; nil before the first answered join.
     private var keepsPositions: Bool?
+    /// Token with which the channel joined.
     private var joinedWith: String?
     private var awaitedRows: AwaitedRows?
-    /// Problem that the server reported as the reason for closing the channel.
+    /// Problem that the server reported just before closing the channel: the reason for closing it.
     private var ending: TidewireProblem?
+    /// Presence payload that the client tracks; nil if it tracks none.
     private var tracked: JSONValue?
     private var lastColumns = RowChange.LastColumns()
     private var pushes: [String: Push] = [:]
@@ -153,7 +161,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: Calls of the app
 
-    /// Sends a new token to the server at once. A channel that ended because of its token joins again.
+    /// Sends a new token to the server immediately. A channel that was waiting for a token joins again.
     mutating func tokenChanged(_ turn: inout Turn) -> [Action] {
         switch phase {
         case .awaitingToken where turn.isOpen: return join(&turn)
@@ -174,9 +182,9 @@ struct ChannelMachine: Sendable {
         return [.send(message("phx_leave", [:], joined: joined, &turn))]
     }
 
-    /// Goes back to the position of a subscriber that could not take the later changes.
+    /// Joins again from the position of a subscriber that could not take the changes after it.
     mutating func rewind(to position: LogPosition, _ turn: inout Turn) -> [Action] {
-        // A snapshot is on its way and replaces everything.
+        // A snapshot was requested and will replace all rows.
         guard awaitedRows == nil else { return [] }
         self.position = position
         return isJoined ? join(&turn) : []
@@ -202,7 +210,7 @@ struct ChannelMachine: Sendable {
     static let notJoined = TidewireProblem(
         code: "NotJoined", message: "the channel is not joined now", severity: .error)
 
-    /// Tracks a presence payload, again after every join; nil stops tracking.
+    /// Tracks a presence payload now and after every join. Nil stops tracking.
     mutating func track(_ payload: JSONValue?, _ turn: inout Turn) -> [Action] {
         let was = tracked
         tracked = payload
@@ -260,7 +268,7 @@ struct ChannelMachine: Sendable {
         phase = .catchingUp(ref: joined)
         var actions = standing(response["tidewire"])
         hasJoinedBefore = true
-        // Servers without positions do not report the end of a catch-up: there is nothing to catch up on.
+        // A server without positions does not report the end of a catch-up, because it sends no missed changes.
         if keepsPositions == false || request.bindings.isEmpty {
             phase = .live(ref: joined)
             actions.append(.tell(.caughtUp(position)))
@@ -269,7 +277,8 @@ struct ChannelMachine: Sendable {
         return actions
     }
 
-    /// Evaluates the join reply: decides from where the channel continues.
+    /// Evaluates the answer to a join: decides at which position the channel continues, and whether the app must fetch
+    /// rows.
     private mutating func standing(_ told: JSONValue?) -> [Action] {
         let isFirst = position == nil && !hasJoinedBefore
         guard let told else {
@@ -281,7 +290,7 @@ struct ChannelMachine: Sendable {
                 + (isNews ? [.tell(.mustRefetch(isFirst ? nil : .noResume))] : [])
         }
         keepsPositions = true
-        // The server has no position until its log begins, and sends one then.
+        // The server has no position until its log has begun. It sends one later.
         let at = told["position"]?.text.flatMap { LogPosition($0) }
         let wasAsked = position != nil
         if wasAsked, told["recovered"]?.bool == true { return [.tell(.joined(recovered: true, at: at))] }
@@ -331,7 +340,7 @@ struct ChannelMachine: Sendable {
         let lost = forget(Self.notJoined)
         switch why?.code {
         case "TokenExpired", "TokenRefused":
-            // The app may have set a newer token while the old one ended.
+            // The app may have set a newer token while the server was ending the channel for the old one.
             if turn.token != joinedWith { return lost + join(&turn) }
             if let why { phase = .awaitingToken(why) }
             return lost
@@ -355,7 +364,7 @@ struct ChannelMachine: Sendable {
         let isRow = payload["data"]?["tidewire"]?["snapshot"]?.bool == true
         guard isRow == (awaitedRows != nil) else { return [] }
         if let behind, let position, position.covers(behind) { return [] }
-        // A change before this one is missing. The channel joins again to ask for it.
+        // A change before this one is missing. The channel joins again to get it.
         if let previous = payload["previous"]?.text.flatMap({ LogPosition($0) }), let position,
             !position.covers(previous)
         {
@@ -392,7 +401,7 @@ struct ChannelMachine: Sendable {
         return [.tell(.problem(problem))]
     }
 
-    /// Returns a code for messages of servers that send only text.
+    /// Returns a code for the message of a server that sends only text.
     private static func code(ofWords message: String) -> String {
         if message.hasPrefix("Token has expired") { return "TokenExpired" }
         if message.hasPrefix("You do not have permissions") { return "Unauthorized" }
@@ -417,14 +426,15 @@ struct ChannelMachine: Sendable {
 
     private mutating func mustRefetch(_ reason: RefetchReason, _ turn: inout Turn) -> [Action] {
         guard request.wantsRows, keepsPositions == true else { return [.tell(.mustRefetch(reason))] }
-        // The snapshot that is being received is up to date.
+        // The snapshot that the channel is receiving is new enough.
         guard awaitedRows == nil else { return [] }
         awaitedRows = AwaitedRows(reason: reason)
         position = nil
         return leave(&turn) + join(&turn)
     }
 
-    /// Leaves the channel. Without a leave, a join on the same socket would resume and would get no rows.
+    /// Leaves the channel. Without it, the server would treat the next join on the same socket as a resume and send no
+    /// rows.
     private mutating func leave(_ turn: inout Turn) -> [Action] {
         guard let joined = joinRef else { return [] }
         return [.send(message("phx_leave", [:], joined: joined, &turn))]

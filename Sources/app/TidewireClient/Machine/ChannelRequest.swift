@@ -1,15 +1,16 @@
-/// Request for a channel.
+/// Parameters of a channel that the client joins.
 struct ChannelRequest: Sendable, Hashable {
-    /// Topic without the protocol's prefix.
+    /// Topic without the prefix `realtime:`.
     var topic: String
     var bindings: [TableBinding]
     var isPrivate = false
-    /// Key under which the client is present; nil to receive no presence.
+    /// Key under which the client appears in presence; nil if the channel receives no presence.
     var presenceKey: String?
+    /// True if the client also receives the messages that it sends itself.
     var hearsItself = false
-    /// True if the server should send the existing rows before changes.
+    /// True if the client asks the server to send the existing rows before changes.
     var wantsRows = false
-    /// Position to resume from; nil to begin now.
+    /// Position to resume from; nil to start with changes from now on.
     var position: LogPosition?
 
     init(topic: String, bindings: [TableBinding] = [], position: LogPosition? = nil) {
@@ -53,7 +54,7 @@ public struct TableBinding: Sendable, Hashable, Codable {
 }
 
 extension ChannelRequest {
-    /// Returns the payload of the join. Other servers ignore the options that they do not know.
+    /// Returns the payload of the join message. Servers other than Tidewire ignore the options that they do not know.
     func payload(token: String?, position: LogPosition?) -> JSONValue {
         var options: [String: JSONValue] = ["position": true, "moves": true, "limits": true]
         if let position { options["resume"] = .string(position.description) }

@@ -1,7 +1,7 @@
 /// State machine of the whole client: one connection and its channels. Events go in with their time; actions come out.
-/// Tests drive it directly.
+/// Tests use it without any connection.
 struct ClientMachine: Sendable {
-    /// Account that the client uses.
+    /// Account that the client uses: none, the project's key, or a signed-in user.
     enum Account: Sendable, Hashable {
         case signedOut
         case anonymous
@@ -77,14 +77,14 @@ struct ClientMachine: Sendable {
         }
     }
 
-    /// Time of the next step; nil while only an event from outside can continue.
+    /// Time at which the machine must act next; nil if it only waits for events.
     var nextWake: Duration? {
         let channels = connection.isOpen ? channels.values.compactMap(\.nextWake) : []
         return (channels + [connection.nextWake].compactMap { $0 }).min()
     }
 
     func canRewind(_ number: Int) -> Bool { channels[number]?.canRewind ?? false }
-    /// Returns the position of a channel that has caught up; nil for any other channel.
+    /// Returns the position of a channel that has caught up; nil if the channel has not.
     func standing(_ number: Int) -> LogPosition? {
         guard case .live = channels[number]?.phase else { return nil }
         return channels[number]?.position
@@ -98,7 +98,7 @@ struct ClientMachine: Sendable {
         let isSamePerson = self.account.token != nil && account.token != nil
         self.account = account
         guard account != .signedOut else {
-            // The next user must not receive anything that this one asked for.
+            // The next user must not receive anything that the earlier user asked for.
             let actions = onAllChannels(at: now) { $0.left(&$1) }
             channels = [:]
             topics = [:]
@@ -122,8 +122,8 @@ struct ClientMachine: Sendable {
 
     private mutating func unsubscribe(_ number: Int, at now: Duration) -> [Action] {
         guard let topic = channels[number].map({ "realtime:" + $0.request.topic }) else { return connect(at: now) }
-        // A newer channel with the same topic has replaced this one on the server too. A leave message would end the
-        // new one.
+        // A newer channel with the same topic has replaced this one, also on the server. A leave message would end the
+        // newer one.
         let isReplaced = topics[topic] != number
         let actions = isReplaced ? [] : onChannel(number, at: now) { $0.left(&$1) }
         channels[number] = nil
@@ -186,7 +186,7 @@ struct ClientMachine: Sendable {
 }
 
 extension ClientMachine {
-    /// State that the app can show.
+    /// State of the client as the app sees it.
     var state: Tidewire.State {
         guard account != .signedOut else { return .signedOut }
         switch connection.phase {

@@ -1,19 +1,20 @@
-/// State machine of the socket: events go in, actions come out. Clock, socket and random numbers come from outside.
+/// State machine of the connection: events go in with their time, actions come out. It owns no clock and no socket.
 struct ConnectionMachine: Sendable {
     enum Phase: Sendable, Hashable {
         case idle
         case waiting(attempt: Int, until: Duration, why: Tidewire.Interruption)
         case opening(attempt: Int, deadline: Duration)
         case open(Heartbeat)
-        /// The server refused the key. The client waits for another key or token.
+        /// The server refused the project's key. The client waits for another key or token.
         case refused(Tidewire.Interruption)
-        /// No network is available. The client waits for one.
+        /// The device has no network. The client waits until it has one.
         case withoutNetwork
-        /// The app has been in the background for too long.
+        /// The app has been in the background for too long, so the client has disconnected.
         case suspended
     }
 
-    /// Heartbeat state. At `due`, the next heartbeat is sent; an awaited reply must have arrived by then.
+    /// State of the heartbeat. If `awaited` is nil, the client sends the next heartbeat at `due`. Otherwise the answer
+    /// to the heartbeat with that ref must arrive before `due`.
     struct Heartbeat: Sendable, Hashable {
         var due: Duration
         var awaited: String?
@@ -23,19 +24,24 @@ struct ConnectionMachine: Sendable {
         case open
         case close
         case sendHeartbeat
-        /// The connection and everything on it is lost.
+        /// The connection is lost, and all channels with it. The reason is nil if the client ended the connection
+        /// itself.
         case lost(Tidewire.Interruption?)
     }
 
     static let heartbeatInterval = Duration.seconds(25)
-    /// Time limit for the reply to a heartbeat that checks if the socket is still usable.
+    /// Time limit for the answer to a heartbeat that checks whether the socket still works.
     static let probePatience = Duration.seconds(5)
+    /// Time limit for opening a connection.
     static let openingPatience = Duration.seconds(15)
+    /// Time for which the connection stays open while the app is in the background.
     static let backgroundGrace = Duration.seconds(30)
+    /// Mean additional delay before the next attempt if the server asked the client to wait.
     static let pause = Duration.seconds(2)
 
     private(set) var phase = Phase.idle
-    /// Attempts since the last message from the server. A server that accepts and closes at once counts as a failure.
+    /// Number of attempts since the last message from the server. A server that accepts a connection and closes it
+    /// immediately counts as a failure.
     private(set) var failures = 0
     private var isWanted = false
     private var isInBackground = false
@@ -46,7 +52,7 @@ struct ConnectionMachine: Sendable {
 
     // MARK: Requests
 
-    /// Sets whether a connection is needed.
+    /// Sets whether the client needs a connection.
     mutating func wanted(_ isWanted: Bool, at now: Duration) -> [Action] {
         guard isWanted != self.isWanted else { return [] }
         self.isWanted = isWanted
@@ -55,7 +61,7 @@ struct ConnectionMachine: Sendable {
         return end(into: .idle)
     }
 
-    /// Tries again after a change of key, token or user.
+    /// Tries again after a change of the key, the token or the user, if the server had refused the old one.
     mutating func credentialsChanged(at now: Duration) -> [Action] {
         guard case .refused = phase else { return [] }
         failures = 0
@@ -67,7 +73,7 @@ struct ConnectionMachine: Sendable {
         self.isReachable = isReachable
         switch (isReachable, phase) {
         case (false, .waiting): phase = .withoutNetwork
-        // The lost network may be one that the socket does not use. A broken socket reports itself.
+        // The lost network may not be the one that the socket uses. If the socket breaks, it reports that itself.
         case (true, .open): return probe(at: now)
         case (true, .withoutNetwork), (true, .waiting): return restart(at: now)
         default: break
@@ -150,7 +156,7 @@ struct ConnectionMachine: Sendable {
         }
     }
 
-    /// Time of the next step; nil while only an event from outside can continue.
+    /// Time at which the machine must act next; nil if it only waits for events.
     var nextWake: Duration? {
         let own: Duration? =
             switch phase {

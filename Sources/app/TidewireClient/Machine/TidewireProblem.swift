@@ -1,11 +1,11 @@
-/// A problem reported by the server, for the developer of the app. The app always gets it as a value, and never only as
-/// a line in a log.
+/// A problem reported by the server or the client, for the developer of the app. The app always receives it as a value,
+/// never only as a line in a log.
 public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertible {
     /// Effect of a problem on the requested data.
     public enum Severity: Sendable, Hashable {
-        /// The requested data does not arrive.
+        /// The requested data does not arrive at all.
         case error
-        /// The requested data arrives, but part of it is missing or is probably not what was meant.
+        /// The requested data arrives, but part of it is missing, or the request was probably meant differently.
         case warning
     }
 
@@ -17,7 +17,7 @@ public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertibl
     /// Effect of the problem on the requested data.
     public let severity: Severity
 
-    /// Creates a problem, for apps that report their own in the same way.
+    /// Creates a problem. Apps may use it to report their own problems in the same way.
     public init(code: String, message: String, severity: Severity) {
         self.code = code
         self.message = message
@@ -28,23 +28,24 @@ public struct TidewireProblem: Sendable, Hashable, Error, CustomStringConvertibl
     public var description: String { "\(code): \(message)" }
 }
 
-/// Reason why missed changes cannot be delivered. The app must fetch the shown rows again; changes continue from here.
+/// Reason why the client cannot deliver missed changes. The app must fetch its rows again. Changes after the new
+/// position follow.
 public enum RefetchReason: Sendable, Hashable {
-    /// The log no longer reaches back to the position.
+    /// The server's log no longer contains the changes after the position.
     case olderThanRetention
-    /// History has a gap after the position, or the database is a different one.
+    /// The server's log has a gap after the position, or the database is a different one.
     case epochChanged
-    /// The server's log has no such position.
+    /// The server's log does not contain the position.
     case unknownPosition
-    /// The server's log is damaged from the position on, or its disk cannot read it.
+    /// The server's log is damaged after the position, or its disk cannot be read.
     case logUnreadable
-    /// The server could not deliver some changes; its text gives the reason.
+    /// The server could not deliver some changes. The text is the server's reason.
     case changesMissing(String)
     /// A TRUNCATE removed all rows of a table.
     case truncated
-    /// The server keeps no positions, or had none yet, so changes during the client's absence are unknown.
+    /// The server has no positions, or had none yet, so it is unknown which changes the client missed.
     case noResume
-    /// The app did not take the changes in time, and the server cannot send them again.
+    /// The app did not take the changes in time, and the server could not send them again.
     case tooSlow
 
     init(serverReason: String?) {

@@ -1,10 +1,10 @@
 import Foundation
 
 extension JSONValue {
-    /// Encodes a value of the app's type, so that ``TidewireRoom/messages(event:as:skipped:)`` decodes it exactly:
-    /// dates in PostgreSQL's form to the microsecond, and bytes as hexadecimal digits.
+    /// Encodes a value of the app's type. ``TidewireRoom/messages(event:as:skipped:)`` decodes exactly the same value:
+    /// dates have microseconds, and bytes are hexadecimal digits.
     ///
-    /// - Throws: `EncodingError` if the value cannot be JSON, for example because a number is infinite.
+    /// - Throws: `EncodingError` if JSON cannot express the value, for example an infinite number.
     init(encoding value: some Encodable) throws {
         if let json = value as? JSONValue {
             self = json

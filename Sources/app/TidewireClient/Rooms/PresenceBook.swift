@@ -1,5 +1,5 @@
-/// Present clients, from the server's messages. After a rejoin, the new state shows who left meanwhile; the book
-/// reports them as left.
+/// Record of the clients that are present in a room. After a rejoin it compares the server's new list with the old one,
+/// and reports those clients as left that are no longer listed.
 struct PresenceBook: Sendable {
     private var metas: [String: [String: JSONValue]] = [:]
 
@@ -32,7 +32,7 @@ struct PresenceBook: Sendable {
         return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)
     }
 
-    /// Returns the tracked states by their references. Each call of `track` has its own reference.
+    /// Returns a client's tracked states by their references. The server gives each call of `track` a reference.
     private static func metas(_ told: JSONValue) -> [String: JSONValue] {
         var found: [String: JSONValue] = [:]
         for meta in told["metas"]?.array ?? [] {

@@ -1,22 +1,23 @@
 import Foundation
 
-/// Reason why a room could not send a message, or could not join.
+/// Reason why the client could not send a message to a room, or could not join the room.
 public enum RoomError: Error, Sendable, Hashable {
-    /// The room is not joined, and the message was not sent.
+    /// The room was not joined, so the client did not send the message.
     case notJoined
-    /// The message waited as long as `.queue(atMost:)` allows, and the room was not joined. The message was not sent.
+    /// The message waited as long as `.queue(atMost:)` allows, but the room was not joined. The client did not send it.
     case expired
-    /// Too many messages of this room wait for the join or for an answer. The message was not sent.
+    /// Too many messages of this room already wait for the join or for an answer. The client did not send this one.
     case tooManyWaiting
-    /// The server closed the channel because the client sent too many messages. The client joins again by itself.
+    /// The server closed the channel because the client sent too many messages. The client joins again automatically.
     case rateLimited(TidewireProblem)
-    /// The server refused the message because of its size.
+    /// The server refused the message because it is too large.
     case tooLarge(TidewireProblem)
     /// The server refused the message or the join, for example because the user may not write to the room.
     case refused(TidewireProblem)
-    /// The server did not confirm the message: the connection ended, or no answer came. The message may have arrived.
+    /// The server did not confirm the message: the connection ended, or no answer arrived. The server may have received
+    /// it.
     case unconfirmed(TidewireProblem)
-    /// The app left the room.
+    /// The app has left the room.
     case left
     /// Another room object of the same client has joined the same topic.
     case replaced
@@ -28,7 +29,7 @@ extension RoomError: CustomStringConvertible, LocalizedError {
     /// The same text as `description`.
     public var errorDescription: String? { description }
 
-    /// The reason, and what the app can do.
+    /// The reason, and what the app can do about it.
     public var description: String {
         switch self {
         case .notJoined:
@@ -53,17 +54,18 @@ extension RoomError: CustomStringConvertible, LocalizedError {
 }
 
 extension RoomError {
-    /// The server's codes for channels that it closes because of a rate limit.
+    /// Codes with which the server closes a channel because of a rate limit.
     static let rateCodes: Set = ["TooManyMessages", "TooManyPresenceMessages"]
 
-    /// Problems after which the server does not admit the user to the room again.
+    /// Codes after which the server will not admit the user to the room again.
     static let finalCodes: Set = ["Unauthorized", "RightsLost", "PrivateOnly", "TopicNameRequired", "unmatched"]
 
-    /// Converts the answer to a message.
+    /// Converts the server's answer to a message.
     ///
     /// - Parameters:
-    ///   - rate: rate limit for which the server closed the channel, if it did.
-    ///   - drop: notice that the server dropped a message, if one arrived after the message was sent.
+    ///   - rate: problem with which the server closed the channel because of a rate limit; nil if it did not.
+    ///   - drop: problem with which the server reported, after the message was sent, that it dropped a message; nil if
+    ///     none.
     init(_ problem: TidewireProblem, rate: TidewireProblem?, drop: TidewireProblem?) {
         switch problem.code {
         case "TooManyPushes": self = .tooManyWaiting

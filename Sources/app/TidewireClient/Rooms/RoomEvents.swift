@@ -1,27 +1,28 @@
 extension TidewireRoom {
-    /// Clients that are present, by key, with their tracked state.
+    /// Clients that are present in a room, by presence key, each with its tracked states.
     public typealias Presences = [String: [JSONValue]]
 
     /// An event of a room.
     public enum Event: Sendable, Hashable {
-        /// A message of another client. `bytes` is set for a message with bytes in place of JSON; `payload` is then
+        /// A message of another client. If the message has bytes instead of JSON, `bytes` holds them and `payload` is
         /// null.
         case message(event: String, payload: JSONValue, bytes: [UInt8]?)
-        /// The changes of presence, and the present state. Clients that left while the connection was lost are in
-        /// `left`.
+        /// A change of presence: who joined, who left, and who is present now. `left` includes clients that left while
+        /// the connection was lost.
         case presence(joined: Presences, left: Presences, now: Presences)
-        /// The room is joined: for the first time, or again after the connection was lost.
+        /// The room is joined: for the first time, or again after a lost connection.
         case joined
         /// A problem that the server reports.
         case problem(TidewireProblem)
-        /// Number of events that were dropped here because 1000 earlier ones waited for the app.
+        /// Events were dropped because 1000 earlier ones were waiting for the app. The number is how many.
         case missed(Int)
     }
 
-    /// The events of a room. The sequence receives events from its creation on, and ends when the room is left.
+    /// The sequence of a room's events. It receives events from the moment it is created, and ends when the app leaves
+    /// the room.
     ///
-    /// Loops over one sequence share its events. A loop whose task is cancelled ends, and a later loop continues behind
-    /// it.
+    /// Several loops over one sequence share its events: each event goes to one loop. A loop ends when its task is
+    /// cancelled; a later loop receives the events after it.
     public struct Events: AsyncSequence, Sendable {
         let listening: RoomListening
 
@@ -40,13 +41,15 @@ extension TidewireRoom {
     }
 }
 
-/// A listener of a room, from its creation until it is released.
+/// Listener of a room. It receives events from its creation until it is released.
 final class RoomListening: Sendable {
     private let room: TidewireRoom
     private let number: Int
     let mailbox: Mailbox<TidewireRoom.Event>
 
-    /// - Parameter event: event of the messages to receive; nil to receive all events.
+    /// Starts to listen to a room.
+    ///
+    /// - Parameter event: name of the messages to receive; nil to receive all events.
     init(_ room: TidewireRoom, _ event: String?) {
         self.room = room
         (number, mailbox) = room.listen(to: event)

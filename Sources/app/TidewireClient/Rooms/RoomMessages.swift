@@ -1,7 +1,7 @@
 import Foundation
 
 extension TidewireRoom {
-    /// Returns the messages of one event as values of the app's type, from now on.
+    /// Returns the messages with one event name as values of the app's type, from now on.
     ///
     /// ```swift
     /// let moves = room.messages(event: "move", as: Move.self)
@@ -11,26 +11,26 @@ extension TidewireRoom {
     /// }
     /// ```
     ///
-    /// Payloads decode by the rules of rows: a key matches in the spellings `owner_id`, `ownerId` and `ownerID`,
-    /// numbers keep all their digits, and dates keep microseconds. At most 1000 messages wait for the app.
+    /// Payloads are decoded by the same rules as rows: a key matches in the spellings `owner_id`, `ownerId` and
+    /// `ownerID`, numbers keep all their digits, and dates keep microseconds. At most 1000 messages wait for the app.
     ///
     /// - Parameters:
-    ///   - event: event of the messages to receive.
+    ///   - event: name of the messages to receive.
     ///   - type: type of the payloads.
-    ///   - skipped: receives each message that could not be delivered, and the sequence continues. Without it the
-    ///     sequence throws the ``RoomMessageError``.
+    ///   - skipped: receives the error for each message that cannot be delivered, and the sequence continues. Without
+    ///     it the sequence throws the ``RoomMessageError``.
     public func messages<Value: Decodable & Sendable>(
         event: String, as type: Value.Type, skipped: (@Sendable (RoomMessageError) -> Void)? = nil
     ) -> Messages<Value> {
         Messages(RoomListening(self, event), event, skipped) { payload in try RowDecoder(payload, []).value(type) }
     }
 
-    /// Returns the messages of one event as JSON, from now on.
+    /// Returns the messages with one event name as JSON, from now on.
     ///
     /// - Parameters:
-    ///   - event: event of the messages to receive.
-    ///   - skipped: receives each message that could not be delivered, and the sequence continues. Without it the
-    ///     sequence throws the ``RoomMessageError``.
+    ///   - event: name of the messages to receive.
+    ///   - skipped: receives the error for each message that cannot be delivered, and the sequence continues. Without
+    ///     it the sequence throws the ``RoomMessageError``.
     public func messages(
         event: String, skipped: (@Sendable (RoomMessageError) -> Void)? = nil
     ) -> Messages<JSONValue> {
@@ -38,23 +38,23 @@ extension TidewireRoom {
     }
 }
 
-/// Reason why messages of a room are not delivered to one of its sequences.
+/// Reason why a sequence could not deliver messages of a room.
 public enum RoomMessageError: Error, Sendable, Hashable {
-    /// The payload does not fit the type, or is not JSON. Any client that may write to the room can send such a
-    /// payload.
+    /// The payload does not fit the app's type, or is not JSON. Any client with the right to write to the room can send
+    /// such a payload.
     case unreadable(UnreadableMessage)
-    /// Number of messages that were dropped here because 1000 earlier ones waited for the app.
+    /// Messages were dropped because 1000 earlier ones were waiting for the app. The number is how many.
     case missed(Int)
 }
 
 extension RoomMessageError {
     /// A message whose payload does not fit the app's type.
     public struct UnreadableMessage: Sendable, Hashable {
-        /// Event of the message.
+        /// Event name of the message.
         public let event: String
-        /// Payload as JSON; null if the message has bytes.
+        /// Payload as JSON; null if the message has bytes instead.
         public let payload: JSONValue
-        /// Expected type and its place in the payload; never a value.
+        /// Expected type and its place in the payload. Never contains a value.
         public let reason: String
     }
 }
@@ -73,13 +73,14 @@ extension RoomMessageError: CustomStringConvertible, LocalizedError {
 }
 
 extension TidewireRoom {
-    /// The messages of one event of a room.
+    /// The sequence of a room's messages with one event name.
     ///
-    /// The sequence receives messages from its creation on, and ends when the app leaves the room or signs out. Loops
-    /// over one sequence share its messages. A loop whose task is cancelled ends, and a later loop continues behind it.
+    /// The sequence receives messages from the moment it is created, and ends when the app leaves the room or signs
+    /// out. Several loops over one sequence share its messages: each message goes to one loop. A loop ends when its
+    /// task is cancelled; a later loop receives the messages after it.
     ///
-    /// The iterator throws ``RoomMessageError`` for messages that it cannot deliver, and ``RoomError/refused(_:)`` if
-    /// the server ends the user's rights on the room. After an error, the next call continues behind it.
+    /// The iterator throws ``RoomMessageError`` for a message that it cannot deliver, and ``RoomError/refused(_:)`` if
+    /// the user loses the right to the room. After an error, the next call continues with the next message.
     public struct Messages<Element: Sendable>: AsyncSequence, Sendable {
         private let listening: RoomListening
         private let event: String
@@ -99,7 +100,7 @@ extension TidewireRoom {
         /// Returns an iterator over the messages that no other loop has taken.
         public func makeAsyncIterator() -> Iterator { Iterator(messages: self) }
 
-        /// Iterator over the messages of one event.
+        /// Iterator over the messages with one event name.
         public struct Iterator: AsyncIteratorProtocol {
             let messages: Messages
 

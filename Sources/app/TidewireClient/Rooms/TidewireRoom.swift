@@ -2,14 +2,14 @@ import Foundation
 import Synchronization
 
 extension Tidewire {
-    /// Returns a room: a topic on which clients send messages to each other and see who is present. The room is not
-    /// joined until ``TidewireRoom/join()`` is called.
+    /// Returns a room: a topic on which clients send messages to each other and see which clients are present. The room
+    /// is joined by ``TidewireRoom/join()``.
     ///
     /// - Parameters:
-    ///   - topic: name of the room. Use one room object for each topic.
+    ///   - topic: name of the room. Use only one room object for each topic.
     ///   - isPrivate: true if the server checks the user's rights on the room.
-    ///   - presenceKey: key under which this client is present; nil to receive no presence.
-    ///   - hearsItself: true to receive the messages that this client sends.
+    ///   - presenceKey: key under which this client appears in presence; nil to receive no presence.
+    ///   - hearsItself: true if this client also receives the messages that it sends itself.
     public func room(
         _ topic: String, isPrivate: Bool = false, presenceKey: String? = nil, hearsItself: Bool = false
     ) -> TidewireRoom {
@@ -21,7 +21,7 @@ extension Tidewire {
     }
 }
 
-/// A room: a topic on which clients send messages to each other and see who is present.
+/// A room: a topic on which clients send messages to each other and see which clients are present.
 ///
 /// ```swift
 /// let room = tidewire.room("board:7", presenceKey: me.uuidString)
@@ -33,17 +33,17 @@ extension Tidewire {
 /// }
 /// ```
 ///
-/// The room joins again by itself after the connection was lost. It is left when the app calls ``leave()``, when the
-/// user signs out, and when the object and its sequences are released.
+/// After a lost connection the room joins again automatically. The client leaves the room when the app calls
+/// ``leave()``, when the user signs out, or when the app releases the room and its sequences.
 public final class TidewireRoom: Sendable {
-    /// Treatment of a message while its room is not joined.
+    /// Treatment of a message that is sent while the room is not joined.
     public enum OfflineBehavior: Sendable, Hashable {
-        /// Throws ``RoomError/notJoined`` at once.
+        /// Throws ``RoomError/notJoined`` immediately.
         case fail
-        /// Waits for the join, at most for this time, and throws ``RoomError/expired`` after it. At most 100 messages
-        /// wait.
+        /// Sends the message when the room is joined. Throws ``RoomError/expired`` if that takes longer than this time.
+        /// At most 100 messages wait.
         case queue(atMost: Duration)
-        /// Discards the message without an error. For values that are soon outdated, such as the place of a cursor.
+        /// Discards the message without an error. For values that are soon outdated, such as the position of a cursor.
         case drop
     }
 
@@ -54,7 +54,7 @@ public final class TidewireRoom: Sendable {
     }
 
     private struct Listener: Sendable {
-        /// Event of the messages to receive; nil to receive all events.
+        /// Name of the messages to receive; nil to receive all events.
         let event: String?
         let mailbox: Mailbox<Event>
 
@@ -79,22 +79,24 @@ public final class TidewireRoom: Sendable {
         var waiting: [Waiting] = []
         var listeners: [Int: Listener] = [:]
         var next = 0
-        /// Channel of the room from `join` to `leave`; otherwise nil.
+        /// Number of the room's channel, from `join` to `leave`; nil otherwise.
         var channel: Int?
         var joining: [Joining] = []
-        /// True if the channel has been joined, even if the connection is lost now.
+        /// True if the channel has ever been joined, even if the connection is lost now.
         var hasJoined = false
         var tracked: JSONValue?
-        /// Rate limit for which the server closed the channel; nil after the next join.
+        /// Problem with which the server closed the channel because of a rate limit. Nil again after the next join.
         var rate: TidewireProblem?
-        /// Latest notice that the server dropped a message, and the number of such notices.
+        /// Problem with which the server last reported that it dropped a message; nil if there was none.
         var drop: TidewireProblem?
+        /// Number of times that the server reported a dropped message.
         var drops = 0
 
-        /// Problem for which the server ends the channel for good, once it has reported one.
+        /// Problem for which the server ends the channel permanently; nil if it has reported none.
         var ending: TidewireProblem?
 
-        /// Returns the problem for which the server has ended this channel for good; nil while it may continue.
+        /// Returns the problem for which the server has ended this channel permanently; nil if the channel may
+        /// continue.
         mutating func refusal(_ output: ChannelMachine.Output, _ channel: Int) -> TidewireProblem? {
             guard self.channel == channel else { return nil }
             switch output {
@@ -113,14 +115,14 @@ public final class TidewireRoom: Sendable {
     }
 
     static let maximumWaiting = 100
-    /// Maximum number of events that wait for a slow listener. The listener is told how many further ones it missed.
+    /// Maximum number of events that wait for a slow listener. An event then reports the number of dropped ones.
     static let maximumUnheard = 1000
 
     private let engine: Engine
     private let request: ChannelRequest
     private let state = Shared()
 
-    /// State that the engine's outputs use, and that may outlive the room briefly.
+    /// State that is shared with the engine's callbacks, which may outlive the room briefly.
     private final class Shared: Sendable {
         let value = Mutex(State())
     }
@@ -137,16 +139,16 @@ public final class TidewireRoom: Sendable {
 
     // MARK: Joining
 
-    /// True if the room is joined now: false before ``join()``, and while the connection is lost.
+    /// True if the room is joined now. False before ``join()`` and while the connection is lost.
     public var isJoined: Bool { state.value.withLock { $0.isJoined } }
 
-    /// Joins the room. Returns when the server has admitted the client, at once if the room is joined.
+    /// Joins the room. Returns when the server has admitted the client, or immediately if the room is already joined.
     ///
-    /// Without a network `join` waits and tries again. With an expired token it waits for the next one
-    /// (``Tidewire/signIn(token:)``). Cancel the task to give up.
+    /// Without a network `join` waits and tries again. If the token has expired, it waits for another token
+    /// (``Tidewire/signIn(token:)``). Cancel the task to stop waiting.
     ///
     /// - Throws: ``RoomError/refused(_:)`` if the user may not join the room, ``RoomError/signedOut`` if no user is
-    ///   signed in, or `CancellationError`. The room is then not joined and does not try again.
+    ///   signed in, or `CancellationError`. After an error the room is not joined, and the client does not try again.
     public func join() async throws {
         let number = state.value.withLock { $0.nextNumber() }
         try await withTaskCancellationHandler {
@@ -179,7 +181,7 @@ public final class TidewireRoom: Sendable {
                     if let engine { Self.hear(output, new, state, engine) }
                 }, end: { [state] why in Self.end(new, state, why) }))
         if let tracked { engine.handle(.track(channel: new, tracked)) }
-        // The join may have been cancelled before the channel was entered.
+        // The join may have been cancelled before the client entered the channel.
         if state.value.withLock({ $0.channel != new }) { engine.leave(new) }
     }
 
@@ -187,7 +189,7 @@ public final class TidewireRoom: Sendable {
         let (joining, channel) = state.value.withLock { state -> (Joining?, Int?) in
             guard let index = state.joining.firstIndex(where: { $0.number == number }) else { return (nil, nil) }
             let joining = state.joining.remove(at: index)
-            // The room joined before, or another call still waits for the join.
+            // The room was joined before, or another call of `join` is still waiting.
             let isWanted = state.hasJoined || !state.joining.isEmpty
             defer { if !isWanted { state.channel = nil } }
             return (joining, isWanted ? nil : state.channel)
@@ -196,8 +198,8 @@ public final class TidewireRoom: Sendable {
         joining?.answer(.failure(CancellationError()))
     }
 
-    /// Leaves the room: ends its sequences and this client's presence. Messages that wait are not sent, and their
-    /// `send` throws.
+    /// Leaves the room: ends its sequences and this client's presence. Messages that wait are not sent, and their calls
+    /// of `send` throw.
     public func leave() {
         let channel = state.value.withLock { $0.channel }
         Self.end(channel, state, .left)
@@ -206,11 +208,11 @@ public final class TidewireRoom: Sendable {
 
     // MARK: Sending
 
-    /// Sends a message. Returns when the server has it.
+    /// Sends a message. Returns when the server has received it.
     ///
     /// - Parameters:
     ///   - payload: content of the message.
-    ///   - event: name by which receivers choose the message.
+    ///   - event: name of the message, by which receivers select messages.
     ///   - whenOffline: treatment of the message while the room is not joined. By default `send` throws.
     /// - Throws: ``RoomError`` if the message was not sent or not confirmed; `CancellationError` if the task is
     ///   cancelled before the message is sent.
@@ -229,13 +231,13 @@ public final class TidewireRoom: Sendable {
         }
     }
 
-    /// Sends a message with a value of the app's type as its payload. Returns when the server has it.
+    /// Sends a message whose payload is a value of the app's type. Returns when the server has received it.
     ///
     /// - Parameters:
     ///   - payload: content of the message.
-    ///   - event: name by which receivers choose the message.
+    ///   - event: name of the message, by which receivers select messages.
     ///   - whenOffline: treatment of the message while the room is not joined. By default `send` throws.
-    /// - Throws: as for JSON, and `EncodingError` if the value cannot be JSON.
+    /// - Throws: ``RoomError`` or `CancellationError`, as for JSON; `EncodingError` if JSON cannot express the value.
     @_disfavoredOverload
     public func send(_ payload: some Encodable, event: String, whenOffline: OfflineBehavior = .fail) async throws {
         try await send(try JSONValue(encoding: payload), event: event, whenOffline: whenOffline)
@@ -267,7 +269,7 @@ public final class TidewireRoom: Sendable {
                 engine.clock.wake(at: engine.clock.now + patience) { [state] in
                     Self.giveUp(number, state, RoomError.expired)
                 }
-                // The room may have been joined meanwhile.
+                // The room may have been joined since the check.
                 Self.sendWaiting(state, engine)
             }
         } onCancel: {
@@ -292,10 +294,10 @@ public final class TidewireRoom: Sendable {
         for message in waiting { push(message.body, channel, state, engine, message.answer) }
     }
 
-    /// Number of messages that wait for the join.
+    /// Number of messages that wait until the room is joined.
     var waitingMessages: Int { state.value.withLock { $0.waiting.count } }
 
-    /// Makes this client present with a payload, from the join on and again after every rejoin. Nil ends its presence.
+    /// Makes this client present with a payload, now and after every join. Nil ends its presence.
     public func track(_ payload: JSONValue?) {
         let channel = state.value.withLock { state in
             state.tracked = payload
@@ -304,25 +306,25 @@ public final class TidewireRoom: Sendable {
         if let channel { engine.handle(.track(channel: channel, payload)) }
     }
 
-    /// Makes this client present with a value of the app's type, from the join on and again after every rejoin.
+    /// Makes this client present with a value of the app's type, now and after every join.
     ///
-    /// - Throws: `EncodingError` if the value cannot be JSON.
+    /// - Throws: `EncodingError` if JSON cannot express the value.
     @_disfavoredOverload
     public func track(_ payload: some Encodable) throws { track(try JSONValue(encoding: payload)) }
 
     // MARK: Receiving
 
-    /// Clients that are present.
+    /// Clients that are present in the room.
     ///
     /// - Complexity: O(*n* log *n*), where *n* is the number of tracked states.
     public var presences: Presences { state.value.withLock { $0.presence.now } }
 
-    /// Events from now on.
+    /// The sequence of the room's events, from now on.
     public var events: Events { Events(listening: RoomListening(self, nil)) }
 
     private static func hear(_ output: ChannelMachine.Output, _ channel: Int, _ state: Shared, _ engine: Engine) {
         let (listeners, event) = state.value.withLock { state -> ([Listener], Event?) in
-            // The room has been left meanwhile.
+            // The app has left the room, or has joined it again on another channel.
             guard state.channel == channel else { return ([], nil) }
             return (Array(state.listeners.values), Self.event(of: output, &state))
         }
@@ -345,9 +347,9 @@ public final class TidewireRoom: Sendable {
         }
     }
 
-    /// Ends the room: no call waits any more, and nothing more is received.
+    /// Ends the room: all waiting calls throw, and its sequences end.
     ///
-    /// - Parameter channel: channel that has ended; a room that has joined again since continues.
+    /// - Parameter channel: channel that has ended. If the room has another channel by now, nothing happens.
     private static func end(_ channel: Int?, _ state: Shared, _ why: RoomError) {
         let former = state.value.withLock { state -> State? in
             guard state.channel == channel else { return nil }

@@ -1,44 +1,47 @@
-/// Rules for delivering changes in batches. In a steady flow, a batch is delivered when its first change has waited for
-/// `maximumDelay`, or when it has too many changes.
+/// Rules for delivering changes in batches. A batch is delivered after a pause in the changes. If they do not pause, it
+/// is delivered when its first change has waited for `maximumDelay`, or when it has `maximumChanges` changes.
 public struct BatchWindow: Sendable, Hashable {
-    /// Pause in the changes after which the batch is delivered.
+    /// Length of a pause in the changes after which the batch is delivered.
     public var quietTime: Duration
-    /// Maximum waiting time of a change.
+    /// Longest time for which a change waits for its batch.
     public var maximumDelay: Duration
-    /// Number of changes with which a batch is delivered at once.
+    /// Number of changes at which the batch is delivered without waiting.
     public var maximumChanges: Int
 
     /// Creates rules.
     ///
     /// - Parameters:
-    ///   - quietTime: pause in the changes after which the batch is delivered.
-    ///   - maximumDelay: maximum waiting time of a change; at least `quietTime`.
-    ///   - maximumChanges: number of changes with which a batch is delivered at once.
+    ///   - quietTime: length of a pause in the changes after which the batch is delivered.
+    ///   - maximumDelay: longest time for which a change waits for its batch; at least `quietTime`.
+    ///   - maximumChanges: number of changes at which the batch is delivered without waiting.
     public init(quietTime: Duration, maximumDelay: Duration, maximumChanges: Int = 1000) {
         self.quietTime = quietTime
         self.maximumDelay = max(maximumDelay, quietTime)
         self.maximumChanges = maximumChanges
     }
 
-    /// Gathers changes for 300 ms, and in a steady flow for a second.
+    /// Delivers after a pause of 300 ms, at the latest after one second.
     public static let standard = BatchWindow(quietTime: .milliseconds(300), maximumDelay: .seconds(1))
-    /// Gathers changes for a second, and in a steady flow for five: for large imports.
+    /// Delivers after a pause of one second, at the latest after five seconds. For large imports.
     public static let bulk = BatchWindow(quietTime: .seconds(1), maximumDelay: .seconds(5), maximumChanges: 5000)
-    /// Delivers changes at once, for example in a chat.
+    /// Delivers every change immediately, for example in a chat.
     public static let immediate = BatchWindow(quietTime: .zero, maximumDelay: .zero)
 }
 
-/// Collects changes of one or several tables in the order of commits. A batch has whole transactions: it ends between
-/// two commit times. Only a transaction larger than four times the maximum is divided.
+/// Collector of changes of one or several tables, in the order of commits. A batch contains whole transactions. Only a
+/// transaction with more than four times `maximumChanges` changes is divided.
 struct Batcher: Sendable {
     private let window: BatchWindow
     private let windows: [String: BatchWindow]
     private var pending: [RowChange] = []
-    /// Latest delivery time of the first waiting change. `quietAt` is the end of the quiet time after the last change.
+    /// Time by which the first waiting change must be delivered; nil if none waits.
     private var overdueAt: Duration?
+    /// End of the pause after the last change, at which the batch is delivered; nil if no change waits.
     private var quietAt: Duration?
 
-    /// - Parameter windows: windows by table, for tables with their own.
+    /// Creates a collector.
+    ///
+    /// - Parameter windows: rules by table name, for tables to which `window` does not apply.
     init(_ window: BatchWindow, windows: [String: BatchWindow] = [:]) {
         self.window = window
         self.windows = windows
@@ -51,12 +54,12 @@ struct Batcher: Sendable {
         let own = windows[change.table] ?? window
         pending.append(change)
         overdueAt = min(overdueAt ?? now + own.maximumDelay, now + own.maximumDelay)
-        // Order is kept: if one change may not wait, the changes before and after it are delivered with it.
+        // The order is kept: if one change must not wait, all changes before it are delivered with it.
         let hasUrgent = quietAt.map { $0 <= now } ?? false
         quietAt = hasUrgent ? quietAt : now + own.quietTime
     }
 
-    /// Returns the changes to deliver now, if any.
+    /// Returns the changes that must be delivered now; nil if there are none.
     mutating func due(at now: Duration) -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         if let quietAt, now >= quietAt { return flush() }
@@ -65,13 +68,13 @@ struct Batcher: Sendable {
         guard let end = lastBoundary else { return pending.count >= 4 * window.maximumChanges ? flush() : nil }
         let batch = Array(pending[..<end])
         pending.removeFirst(end)
-        // The rest arrived no earlier than the transaction that ended before it.
+        // The remaining changes arrived after the transaction that has just ended.
         overdueAt = pending.last.map { now + (windows[$0.table] ?? window).maximumDelay }
         return batch
     }
 
-    /// Returns all waiting changes. Called before the app is suspended, before sign-out, and before other items that
-    /// must keep their order.
+    /// Returns all waiting changes. Called before the app is suspended, before sign-out, and before an item that must
+    /// follow them.
     mutating func flush() -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         defer {
@@ -83,7 +86,8 @@ struct Batcher: Sendable {
 
     mutating func discard() { _ = flush() }
 
-    /// Index behind the last transaction that is certainly complete, because another one has begun since.
+    /// Index after the last transaction that is certainly complete, because a later one has begun; nil if there is
+    /// none.
     private var lastBoundary: Int? {
         guard let last = pending.last else { return nil }
         return pending.lastIndex { $0.commitTimestamp != last.commitTimestamp }.map { $0 + 1 }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A column for use in filters, with the type of the values that it is compared to.
+/// A column that filters can use, with the type of its values.
 public struct LiveColumn<Value: FilterValue>: Sendable {
     /// Name of the column in the database.
     public let name: String
@@ -9,7 +9,7 @@ public struct LiveColumn<Value: FilterValue>: Sendable {
     public init(_ name: String) { self.name = name }
 }
 
-/// A value that can be used in a filter.
+/// A value that a filter can compare a column with.
 public protocol FilterValue: Sendable {
     /// The value as text in the server's syntax.
     var filterText: String { get }
@@ -51,7 +51,7 @@ extension FilterValue where Self: RawRepresentable, RawValue: FilterValue {
 /// let open: LiveFilter<Expense> = \.ownerID == me && \.amount > 0
 /// ```
 ///
-/// The server evaluates the filter by the columns' types: a UUID is equal in any case, a timestamp in any time zone.
+/// The server compares values by the column's type: it ignores the case of a UUID and the time zone of a timestamp.
 public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
     indirect enum Node: Sendable, Hashable {
         case condition(column: String, operation: String, value: String)
@@ -64,8 +64,8 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
 
     init(_ node: Node) { self.node = node }
 
-    /// Creates a condition in the server's syntax, if there is no operator for it here:
-    /// `LiveFilter(column: "tags", operation: "cs", value: "{urgent}")`.
+    /// Creates a condition in the server's syntax, for operations without a Swift operator: `LiveFilter(column: "tags",
+    /// operation: "cs", value: "{urgent}")`.
     ///
     /// - Parameters:
     ///   - column: name of the column.
@@ -75,7 +75,7 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
         node = .condition(column: column, operation: operation, value: value)
     }
 
-    /// The filter in the form that is sent to the server.
+    /// The filter as the client sends it to the server.
     ///
     /// - Complexity: O(*n*), where *n* is the length of the text.
     public var text: String {
@@ -106,7 +106,7 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
         }
     }
 
-    /// Returns the value, in quotes if it contains characters that could end it or have a meaning of their own.
+    /// Returns the value. Puts it in quotes if it contains characters that could end it or have a special meaning.
     static func quoted(_ value: String) -> String {
         let isPlain = value.utf8.allSatisfy { byte in
             (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
@@ -156,19 +156,19 @@ public func >= <Row: LiveRow, Value>(column: KeyPath<Row.Columns, LiveColumn<Val
 }
 
 extension LiveFilter {
-    /// Matches rows whose column has one of up to 1000 values.
+    /// Returns a filter for rows whose column has one of the values, at most 1000.
     public static func among<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>, _ values: [Value]) -> LiveFilter
     {
         let list = values.map { quoted($0.filterText) }.joined(separator: ",")
         return LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
     }
 
-    /// Matches rows whose column is NULL.
+    /// Returns a filter for rows whose column is NULL.
     public static func isNull<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>) -> LiveFilter {
         LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))
     }
 
-    /// Matches rows whose text fits a pattern of SQL, with `%` and `_`.
+    /// Returns a filter for rows whose text matches an SQL pattern with `%` and `_`.
     public static func like(_ column: KeyPath<Row.Columns, LiveColumn<String>>, _ pattern: String) -> LiveFilter {
         compare(column, "like", pattern)
     }

@@ -21,31 +21,32 @@ public protocol LiveRow: Decodable, Identifiable, Sendable where ID: Sendable & 
     static var table: String { get }
     /// Schema of the table; `public` by default.
     static var schema: String { get }
-    /// Columns of the primary key. If there are several, `ID` must be a type that decodes from them.
+    /// Names of the primary key's columns; `id` by default. If there are several, `ID` must be a type that decodes from
+    /// them.
     static var key: [String] { get }
     /// Columns that filters can use.
     static var columns: Columns { get }
 }
 
 extension Tidewire {
-    /// Column type of rows that no filter uses. The default of ``LiveRow/Columns``.
+    /// Columns of a row type without filters: there are none. Default of ``LiveRow/Columns``.
     public struct NoColumns: Sendable {}
 }
 
 extension LiveRow {
-    /// The schema `public`.
+    /// Default schema: `public`.
     public static var schema: String { "public" }
-    /// The column `id`.
+    /// Default primary key: the column `id`.
     public static var key: [String] { ["id"] }
 }
 
 extension LiveRow where Columns == Tidewire.NoColumns {
-    /// Empty list of columns, for rows that no filter uses.
+    /// Empty list of columns, for row types without filters.
     public static var columns: Tidewire.NoColumns { Tidewire.NoColumns() }
 }
 
 extension LiveRow {
-    /// Returns the row's id from an image that may have only the key.
+    /// Returns the row's id from an image that may contain only the key columns.
     static func id(of image: RowImage) throws -> ID {
         if key.count == 1 { return try image.decode(ID.self, column: key[0]) }
         return try image.decode(ID.self)

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Dates and times in PostgreSQL's form, which the server also sends: to the microsecond; UTC if there is no zone.
+/// Converter of dates and times in PostgreSQL's text form, with microseconds. A text without a time zone means UTC.
 enum PostgresTime {
     /// Parses `2026-03-01T10:20:30.123456+02`, `2026-03-01 10:20:30`, `2026-03-01`, `0044-03-15 BC` or `infinity`.
     static func date(_ text: String) -> Date? {
@@ -37,7 +37,7 @@ enum PostgresTime {
         return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
     }
 
-    /// Returns the form for filters: `2026-03-01T10:20:30.123456Z`.
+    /// Returns a date as text for filters: `2026-03-01T10:20:30.123456Z`.
     static func text(_ date: Date) -> String {
         let total = Int((date.timeIntervalSince1970 * 1_000_000).rounded())
         let (day, rest) = (Int((Double(total) / 86_400_000_000).rounded(.down)), 86_400_000_000)
@@ -104,7 +104,8 @@ enum PostgresTime {
             return (hour * 3600 + minute * 60 + second, microseconds)
         }
 
-        /// Reads the zone in seconds east of UTC; a missing zone means UTC.
+        /// Reads the time zone, in seconds east of UTC. A missing zone means UTC. Returns nil if the text is not a
+        /// zone.
         mutating func zone() -> Int? {
             if isAtEnd || take("Z") { return 0 }
             let isWest = take("-")

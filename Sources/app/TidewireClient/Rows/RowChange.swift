@@ -2,13 +2,14 @@
 public struct RowChange: Sendable, Hashable {
     /// Kind of a change.
     public enum Kind: String, Sendable, Hashable {
-        /// A new row, or one that the query can see from now on.
+        /// A new row, or an existing row that the query can see from now on.
         case insert = "INSERT"
         /// A row with new values.
         case update = "UPDATE"
         /// A deleted row.
         case delete = "DELETE"
-        /// An update moved the row out of the query, or out of what this user may see. The row itself still exists.
+        /// An update after which the row no longer matches the query, or is no longer visible to this user. The row
+        /// still exists.
         case leaving
     }
 
@@ -20,24 +21,24 @@ public struct RowChange: Sendable, Hashable {
     public let table: String
     /// Names and types of all columns that the user may read.
     public let columns: [String: String]
-    /// Row after the change. A large value that an update did not touch may be absent.
+    /// Row after the change. A large value that an update left unchanged may be missing.
     public var record: [String: JSONValue]
-    /// Old row, as far as the server knows it and may send it: often only its key.
+    /// Old row, if the server has it and may send it. Often it contains only the key.
     public let oldRecord: [String: JSONValue]
-    /// Commit time in the server's form. All changes of one transaction have the same.
+    /// Commit time as the server sent it. All changes of one transaction have the same text.
     public let commitTimestamp: String
-    /// Position behind the change; nil from servers that keep no positions.
+    /// Position after the change; nil from servers without positions.
     public let position: LogPosition?
-    /// Reasons why the change arrived without its row, e.g. `Error 413: Payload Too Large`.
+    /// Reasons why the change arrived without its row, for example `Error 413: Payload Too Large`.
     public let errors: [String]
 
-    /// Columns of the last change. Most changes have the same columns, which are then not converted again.
+    /// Columns of the previous change. If the next change has the same columns, they need not be converted again.
     struct LastColumns: Sendable {
         private var told: [JSONValue] = []
         private var types: [String: String] = [:]
 
         mutating func types(_ told: [JSONValue]) -> [String: String] {
-            // Columns parsed once are the same value, so the comparison is fast (`SaidBefore`).
+            // If the parser reused the previous columns (`SaidBefore`), this comparison is fast.
             guard told != self.told else { return types }
             let pairs = told.compactMap { column in
                 column["name"]?.text.map { ($0, column["type"]?.text ?? "") }
@@ -64,7 +65,7 @@ public struct RowChange: Sendable, Hashable {
         errors = (data["errors"]?.array ?? []).compactMap(\.text)
     }
 
-    /// Columns that the update did not touch and the server did not send.
+    /// Columns that the update left unchanged and the server did not send.
     ///
     /// - Complexity: O(*n* log *n*), where *n* is the number of columns.
     public var absentColumns: [String] {

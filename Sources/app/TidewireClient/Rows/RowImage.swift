@@ -1,7 +1,7 @@
 import Foundation
 
-/// A row as the server sent it: values by column name. `decode` makes any `Decodable` type of a row. A key matches its
-/// column in the spellings `owner_id`, `ownerId` and `ownerID`.
+/// A row as the server sent it: values by column name. `decode` converts a row to any `Decodable` type. A key matches
+/// its column in the spellings `owner_id`, `ownerId` and `ownerID`.
 public struct RowImage: Sendable, Hashable {
     /// Values by column name.
     public var values: [String: JSONValue]
@@ -12,14 +12,14 @@ public struct RowImage: Sendable, Hashable {
     /// Value of a column; nil if the image does not have the column.
     public subscript(column: String) -> JSONValue? { values[column] }
 
-    /// Decodes the row.
+    /// Decodes the row as a value of the app's type.
     ///
     /// - Throws: `DecodingError` if the row does not fit the type. The error never contains the row's values.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
         try RowDecoder(.object(values), []).value(type)
     }
 
-    /// Decodes one column.
+    /// Decodes the value of one column.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self, column: String) throws -> Value {
         guard let value = values[column] else {
             throw DecodingError.keyNotFound(
@@ -29,7 +29,7 @@ public struct RowImage: Sendable, Hashable {
     }
 }
 
-/// A numeric value with all its digits, for values that `Decimal` cannot hold.
+/// A number with all its digits, for values of type `numeric` that `Decimal` cannot hold.
 public struct PostgresNumeric: Sendable, Hashable, Codable, CustomStringConvertible {
     /// The number as PostgreSQL writes it.
     public let digits: String
@@ -37,11 +37,11 @@ public struct PostgresNumeric: Sendable, Hashable, Codable, CustomStringConverti
     /// Creates a number from its digits.
     public init(digits: String) { self.digits = digits }
 
-    /// The number as a `Decimal`, which rounds to 38 digits; nil if the digits are no number.
+    /// The number as a `Decimal`, which rounds to 38 digits; nil if the digits are not a number.
     ///
     /// - Complexity: O(*n*), where *n* is the number of digits.
     public var decimal: Decimal? { Decimal(string: digits) }
-    /// The nearest `Double`; NaN if the digits are no number.
+    /// The `Double` nearest to the number; NaN if the digits are not a number.
     ///
     /// - Complexity: O(*n*), where *n* is the number of digits.
     public var double: Double { Double(digits) ?? .nan }
@@ -60,10 +60,10 @@ struct Name: CodingKey, CustomStringConvertible {
 
     var description: String { stringValue }
 
-    /// Returns the form by which different spellings are compared: `ownerID`, `ownerId` and `owner_id` are equal.
+    /// Returns the name in the form that is used for comparison: `ownerID`, `ownerId` and `owner_id` give the same.
     static func squashed(_ name: String) -> String { name.replacing("_", with: "").lowercased() }
 
-    /// Returns the usual spelling of columns: `ownerID` and `ownerId` become `owner_id`.
+    /// Returns the name in the usual spelling of columns: `ownerID` and `ownerId` become `owner_id`.
     static func snakeCased(_ name: String) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(name.utf8.count + 4)
@@ -78,7 +78,7 @@ struct Name: CodingKey, CustomStringConvertible {
     }
 }
 
-/// Decoder of PostgreSQL's types from their JSON form.
+/// Decoder of values of PostgreSQL's types from the JSON that the server sends.
 struct RowDecoder: Decoder {
     let json: JSONValue
     let codingPath: [any CodingKey]
@@ -101,12 +101,12 @@ struct RowDecoder: Decoder {
 
     func singleValueContainer() throws -> any SingleValueDecodingContainer { Single(decoder: self) }
 
-    /// Returns an error with the expected type and the place, but never with the row's value.
+    /// Returns an error with the expected type and its place. It never contains a value of the row.
     func mismatch(_ type: Any.Type) -> DecodingError {
         .typeMismatch(type, .init(codingPath: codingPath, debugDescription: "expected \(type), found \(json.kind)"))
     }
 
-    /// Returns the expected type and its place, but never the row's value.
+    /// Returns an error's text with the expected type and its place. It never contains a value of the row.
     static func reason(_ error: any Error) -> String {
         switch error {
         case DecodingError.keyNotFound(_, let context), DecodingError.typeMismatch(_, let context),
@@ -122,14 +122,15 @@ struct RowDecoder: Decoder {
         return try Value(from: self)
     }
 
-    /// True for types that are decoded differently than from other JSON.
+    /// True for types that have their own decoding rules.
     private static func isSpecial(_ type: Any.Type) -> Bool {
         type == UUID.self || type == Date.self || type == Decimal.self || type == PostgresNumeric.self
             || type == Data.self
             || type == URL.self
     }
 
-    /// Returns the value; nil for other types, and for JSON that does not fit the type.
+    /// Returns a value of a type with its own decoding rules. Nil for other types, and for JSON that does not fit the
+    /// type.
     fileprivate static func special<Value>(_ type: Value.Type, _ json: JSONValue) -> Value? {
         if type == UUID.self { return json.text.flatMap { UUID(uuidString: $0) } as? Value }
         if type == Date.self { return json.text.flatMap(PostgresTime.date) as? Value }
@@ -170,7 +171,7 @@ struct RowDecoder: Decoder {
 }
 
 extension JSONValue {
-    /// Digits of a number, or of a string that contains a number.
+    /// Digits of a number, or of a string that contains a number; nil for other values.
     fileprivate var digits: String? {
         switch self {
         case .number(let digits): digits
@@ -213,7 +214,7 @@ private struct Columns<Key: CodingKey>: KeyedDecodingContainerProtocol {
 
     func contains(_ key: Key) -> Bool { member(key) != nil }
     func decodeNil(forKey key: Key) throws -> Bool { member(key)?.isNull ?? true }
-    // The coding path is only needed for errors, and is built only then.
+    // Only errors use the coding path, so it is built only for an error.
     func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
         try member(key)?.bool ?? Single(decoder: decoder(key)).decode(type)
     }
@@ -327,7 +328,7 @@ private struct Single: SingleValueDecodingContainer {
 }
 
 extension JSONValue: Codable {
-    /// Decodes with a decoder other than this library's own, as exactly as that decoder can.
+    /// Decodes a value. A decoder of another library may lose digits of numbers.
     public init(from decoder: any Decoder) throws {
         if let own = decoder as? RowDecoder {
             self = own.json
@@ -351,7 +352,7 @@ extension JSONValue: Codable {
         }
     }
 
-    /// Encodes the value for encoders of JSON.
+    /// Encodes the value with an encoder of JSON.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         switch self {

@@ -1,5 +1,5 @@
-/// Converts changes to the app's own type. Large values that an update did not touch are restored from the row's last
-/// version.
+/// Converter of changes to the app's row type. It fills in large values that an update left unchanged and the server
+/// did not send, from the row's last version.
 struct RowReader<Row: LiveRow>: Sendable {
     private var versions = LastVersions()
 
@@ -48,7 +48,7 @@ struct RowReader<Row: LiveRow>: Sendable {
         }
     }
 
-    /// Returns the row; nil if the record has only the key.
+    /// Returns the row in the app's type; nil if the record is incomplete, for example has only the key.
     private func whole(_ record: [String: JSONValue]) -> Row? { try? RowImage(record).decode(Row.self) }
 
     private struct Incomplete: Error {
@@ -60,19 +60,19 @@ struct RowReader<Row: LiveRow>: Sendable {
     }
 }
 
-/// Latest versions of rows with large values: an update can lack only such values.
+/// Last versions of rows with large values. Only large values can be missing in an update.
 struct LastVersions: Sendable {
     static let maximumRows = 1000
     private static let largeBytes = 1000
 
     private var versions: [String: [String: JSONValue]] = [:]
-    /// Names in the order of arrival. Names of removed rows remain, and are skipped.
+    /// Names of the rows in the order in which they arrived. Names of removed rows remain, and are skipped.
     private var order: [String] = []
 
     mutating func complete(_ change: inout RowChange, key: [String]) {
         let absent = change.absentColumns
         let isLarge = change.record.values.contains(where: Self.isLarge)
-        // The usual case.
+        // Most changes end here.
         if absent.isEmpty, !isLarge, versions.isEmpty { return }
         let name = Self.name(change.record, key)
         for column in absent { change.record[column] = change.oldRecord[column] ?? versions[name]?[column] }

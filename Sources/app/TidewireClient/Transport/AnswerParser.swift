@@ -1,4 +1,5 @@
-/// Parser of an HTTP answer (RFC 9112). The answer's length comes from its head, its chunks, or the connection's end.
+/// Parser of an HTTP answer (RFC 9112). The head, the chunks or the end of the connection determine the answer's
+/// length.
 struct AnswerParser: Sendable {
     struct Malformed: Error {
         let words: String
@@ -40,7 +41,7 @@ struct AnswerParser: Sendable {
         }
     }
 
-    /// Returns the answer at the connection's end; nil if the answer does not end that way.
+    /// Returns the answer when the connection has ended; nil if the answer should have ended before.
     func ended() -> TransportAnswer? {
         guard let (status, length) = head, case .untilEnd = length else { return nil }
         return TransportAnswer(status: status, body: bytes)
@@ -59,7 +60,7 @@ struct AnswerParser: Sendable {
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
             throw Malformed(words: "whoever answers speaks no HTTP")
         }
-        // An interim answer (100, 103). The real one follows.
+        // This is an interim answer (100, 103). The final answer follows.
         if (100..<200).contains(status) { return try readHead() }
         head = (status, try Self.length(lines.dropFirst()))
     }
@@ -81,7 +82,7 @@ struct AnswerParser: Sendable {
         return length
     }
 
-    /// Returns the next chunk; empty for the last one, nil while it is incomplete.
+    /// Returns the data of the next chunk: empty for the last chunk, nil while the chunk is incomplete.
     private mutating func readChunk() throws -> [UInt8]? {
         guard let end = bytes.firstRange(of: Array("\r\n".utf8)) else { return nil }
         let digits = String(decoding: bytes[..<end.lowerBound], as: UTF8.self).prefix { $0 != ";" }

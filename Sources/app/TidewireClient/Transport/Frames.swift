@@ -1,4 +1,4 @@
-/// Frames of RFC 6455, as a client sends them.
+/// Encoder of a client's WebSocket frames (RFC 6455).
 enum Frames {
     enum Opcode: UInt8, Sendable {
         case continuation = 0
@@ -30,7 +30,7 @@ enum Frames {
     }
 }
 
-/// Parser that makes whole messages from a server's bytes.
+/// Parser that turns a server's bytes into whole messages.
 struct FrameParser: Sendable {
     enum Event: Sendable, Hashable {
         case text(String)
@@ -43,7 +43,7 @@ struct FrameParser: Sendable {
         let words: String
     }
 
-    /// Maximum size of a message. A larger one is refused before it is in memory.
+    /// Maximum size of a message in bytes. The parser refuses a larger one before its payload is in memory.
     static let maximumMessageBytes = 64 << 20
 
     private var bytes: [UInt8] = []
@@ -59,7 +59,7 @@ struct FrameParser: Sendable {
         bytes.append(contentsOf: more)
     }
 
-    /// Returns the next event; nil until more bytes arrive.
+    /// Returns the next event; nil if more bytes are needed.
     mutating func next() throws(Violation) -> Event? {
         while let (opcode, isFinal, payload) = try frame() {
             switch opcode {

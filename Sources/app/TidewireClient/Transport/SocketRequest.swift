@@ -2,7 +2,7 @@
     import Foundation
 
     extension SocketTransport {
-        /// Sends the request on a connection of its own, on a thread that ends with the connection.
+        /// Sends the request on its own connection, on a thread that ends with the connection.
         package func get(_ request: TransportRequest) async throws -> TransportAnswer {
             let mailbox = Mailbox<Result<TransportAnswer, Tidewire.Interruption>>()
             let certificates = trustedCertificates
@@ -34,7 +34,7 @@
     }
 
     private struct SocketRequest {
-        /// Time limit in milliseconds. A server may search its log for ten seconds before it answers.
+        /// Time limit for an answer, in milliseconds. A server may search its log for ten seconds before it answers.
         private static let patience: Int32 = 30_000
 
         let request: TransportRequest
@@ -55,7 +55,7 @@
                 do {
                     parser.append(try stream.read(untilBell: false, patience: Self.patience))
                 } catch {
-                    // The end of the connection is also the end of an answer without a length.
+                    // If the answer states no length, the end of the connection ends it.
                     guard let answer = parser.ended() else { throw error }
                     return answer
                 }

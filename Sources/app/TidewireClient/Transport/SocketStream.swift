@@ -3,7 +3,7 @@
     import Foundation
     import Glibc
 
-    /// A TCP connection, with TLS for `wss`. One thread reads and writes it.
+    /// TCP connection, with TLS for `wss`. One thread reads from it and writes to it.
     final class SocketStream {
         private static let connectPatience: Int32 = 10_000
         private static let writePatience: Int32 = 30_000
@@ -58,7 +58,7 @@
             throw SocketFailure("\(host):\(port): \(words)")
         }
 
-        /// Returns the reason why the connection failed; nil once it is connected.
+        /// Waits for a connection attempt to end. Returns the reason if it failed; nil if it succeeded.
         private static func refusal(of answer: Int32, _ descriptor: Int32) -> String? {
             if answer == 0 { return nil }
             guard errno == EINPROGRESS else { return String(cString: strerror(errno)) }
@@ -91,7 +91,8 @@
             }
         }
 
-        /// Reads the bytes that have arrived; empty if the bell rang meanwhile.
+        /// Reads the bytes that have arrived, waiting for some if necessary. With `untilBell` returns no bytes if the
+        /// bell rings first.
         func read(untilBell: Bool = true, patience: Int32 = connectPatience) throws -> [UInt8] {
             while true {
                 var buffer = [UInt8](repeating: 0, count: 64 << 10)
@@ -119,7 +120,7 @@
         }
     }
 
-    /// A TLS session by OpenSSL, which checks the server's name.
+    /// TLS session, implemented by OpenSSL. It verifies the server's name.
     final class TLSSession {
         enum Progress {
             case done
@@ -128,7 +129,7 @@
 
         private let context: OpaquePointer
         private let session: OpaquePointer
-        /// Events of poll that the session waits for; nil if it cannot continue.
+        /// Event of `poll` for which the session waits; nil if the session cannot continue.
         private(set) var waitsFor: Int32?
 
         init(_ descriptor: Int32, host: String, trustedCertificates: String?) throws {
@@ -170,8 +171,8 @@
             }
         }
 
-        /// Writes bytes. Returns 0 if the caller must wait for `waitsFor` first, and a negative number if the session
-        /// has ended.
+        /// Writes bytes and returns their number. Returns 0 if the caller must wait for the event `waitsFor` first, and
+        /// a negative number if the session has ended.
         func write(_ bytes: UnsafeRawBufferPointer) -> Int {
             ERR_clear_error()
             var written = 0

@@ -4,7 +4,7 @@
     import Glibc
     import Synchronization
 
-    /// Transport over plain sockets, for systems where URLSession has no WebSocket. Each connection has one thread,
+    /// Transport over plain sockets, for systems whose URLSession has no WebSocket. Each connection has one thread,
     /// which waits for the socket and for messages to send.
     package struct SocketTransport: Transport {
         /// File of certificates to trust in addition to the system's.
@@ -29,8 +29,8 @@
             var isClosing = false
         }
 
-        /// Maximum number of bytes that wait to be sent. Beyond it the server is not reading: the connection ends, and
-        /// a new one resumes.
+        /// Maximum number of bytes that wait to be sent. If there are more, the server is not reading: the connection
+        /// ends, and the client resumes on a new one.
         private static let maximumOutgoingBytes = 16 << 20
 
         private let request: TransportRequest
@@ -134,7 +134,7 @@
         init(_ words: String) { why = .unreachable(words) }
     }
 
-    /// Wakes a thread that waits for a socket.
+    /// Pipe by which other threads wake a thread that waits for a socket.
     final class Bell: Sendable {
         let reading: Int32
         private let writing: Int32
@@ -192,7 +192,7 @@
 
         private static let maximumHeadBytes = 64 << 10
 
-        /// Reads the answer and returns the bytes behind its head.
+        /// Reads the server's answer to the handshake. Returns the bytes that followed its head.
         func answered(by stream: SocketStream) throws -> [UInt8] {
             var bytes: [UInt8] = []
             let end = Array("\r\n\r\n".utf8)

@@ -2,8 +2,8 @@ import Foundation
 
 /// Address and headers of a connection or request.
 package struct TransportRequest: Sendable, Hashable {
-    /// URL with the key among its parameters: `ws` or `wss` for a connection, `http` or `https` for a request with one
-    /// answer.
+    /// URL, which contains the project's key as a parameter. The scheme is `ws` or `wss` for a connection, and `http`
+    /// or `https` for a single request.
     package let url: URL
     package let headers: [String: String]
 
@@ -17,7 +17,7 @@ package enum TransportEvent: Sendable, Hashable {
     case opened
     case text(String)
     case bytes([UInt8])
-    /// The last event of a connection.
+    /// The connection has ended, for the given reason. This is its last event.
     case ended(Tidewire.Interruption)
 }
 
@@ -32,9 +32,10 @@ package struct TransportAnswer: Sendable, Hashable {
     }
 }
 
-/// Transport of messages between client and server. There is one for each system, and one in memory for tests.
+/// Means of exchanging messages with a server. Each system has an implementation; tests use one in memory.
 package protocol Transport: Sendable {
-    /// Starts a connection and returns at once. The transport reports events one after the other, from any thread.
+    /// Starts a connection and returns without waiting for it. The transport reports events to `hear`, one after the
+    /// other, from any thread.
     func connect(
         to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
     ) -> any TransportConnection
@@ -45,7 +46,7 @@ package protocol Transport: Sendable {
 
 package protocol TransportConnection: Sendable {
     func send(_ text: String)
-    /// Closes the connection. No events follow.
+    /// Closes the connection. The transport reports no event after this call.
     func close()
 }
 

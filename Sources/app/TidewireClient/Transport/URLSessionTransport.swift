@@ -2,7 +2,7 @@
     import Foundation
     import Synchronization
 
-    /// Transport over Apple's own WebSocket.
+    /// Transport that uses the WebSocket of Apple's URLSession.
     package struct URLSessionTransport: Transport {
         package init() {}
 
@@ -28,7 +28,7 @@
     }
 
     private final class URLSessionConnection: NSObject, TransportConnection, URLSessionWebSocketDelegate {
-        // Nil once no more events may be reported.
+        // Nil after the last event was reported.
         private let listener: Mutex<(@Sendable (TransportEvent) -> Void)?>
         private let task = Mutex<URLSessionWebSocketTask?>(nil)
 

@@ -1,20 +1,20 @@
-/// JSON value whose numbers keep all their digits, so that `int8` and `numeric` are exact for any type they are decoded
-/// into.
+/// A JSON value. Numbers keep all their digits, so that `int8` and `numeric` values are exact in every type into which
+/// the app decodes them.
 public enum JSONValue: Sendable, Hashable {
     /// The value `null`.
     case null
     /// A boolean.
     case bool(Bool)
-    /// Number as written, e.g. `12345678901234567890.123`.
+    /// A number, as the digits that were received, for example `12345678901234567890.123`.
     case number(String)
     /// A text.
     case string(String)
     /// An array.
     case array([JSONValue])
-    /// An object, by the names of its members.
+    /// An object: values by their names.
     case object([String: JSONValue])
 
-    /// Member of an object; nil for other values, and for a name that the object does not have.
+    /// Member of an object; nil for other values, and if the object has no such member.
     public subscript(name: String) -> JSONValue? {
         if case .object(let members) = self { members[name] } else { nil }
     }
@@ -34,11 +34,11 @@ public enum JSONValue: Sendable, Hashable {
 }
 
 extension JSONValue {
-    /// Error for a text that is not valid JSON, with the place; never with the text itself.
+    /// Error for text that is not valid JSON. It states the place, but never contains the text itself.
     public struct ParsingError: Error, Hashable, CustomStringConvertible {
-        /// Token that valid JSON would have at the place.
+        /// Description of the token that valid JSON would have at this place.
         public let expected: String
-        /// Number of bytes before the place.
+        /// Number of bytes before this place.
         public let offset: Int
 
         /// The expected token and the place.
@@ -47,23 +47,24 @@ extension JSONValue {
 }
 
 extension JSONValue {
-    /// Maximum depth. Deeper JSON is refused, so that no text exhausts the stack.
+    /// Maximum nesting depth. The parser refuses deeper JSON, so that no text can exhaust the stack.
     static let maximumDepth = 512
 
     /// Parses JSON from text.
     ///
-    /// - Throws: ``ParsingError`` if the text is no valid JSON, or deeper than 512 levels.
+    /// - Throws: ``ParsingError`` if the text is not valid JSON, or is nested more than 512 levels deep.
     public init(parsing text: String) throws(ParsingError) { try self.init(parsing: Array(text.utf8)) }
 
     /// Parses JSON from UTF-8.
     ///
-    /// - Throws: ``ParsingError`` if the bytes are no valid JSON, or deeper than 512 levels.
+    /// - Throws: ``ParsingError`` if the bytes are not valid JSON, or are nested more than 512 levels deep.
     public init(parsing bytes: [UInt8]) throws(ParsingError) {
         var parser = JSONParser(bytes, nil)
         self = try parser.document()
     }
 
-    /// Parses JSON, and reuses the columns of the previous message: see `SaidBefore`.
+    /// Parses JSON. If the member `columns` has the same bytes as in the previous message, reuses its value from
+    /// `said`.
     init(parsing bytes: [UInt8], _ said: inout SaidBefore) throws(ParsingError) {
         var parser = JSONParser(bytes, said)
         self = try parser.document()
@@ -71,9 +72,9 @@ extension JSONValue {
     }
 }
 
-/// The `columns` array of the last message. Each message of a table contains its column names and types, often half of
-/// the message. If the next message has the same bytes, the parser reuses the value. An array is complete at its end,
-/// so equal bytes suffice.
+/// Value of the member `columns` in the previous message. Each message about a table contains its column names and
+/// types, which are often half of the message. If the next message has the same bytes, the parser reuses the value.
+/// Equal bytes suffice, because they contain the whole array.
 struct SaidBefore: Sendable {
     static let name = "columns"
     fileprivate var bytes: ArraySlice<UInt8> = []
@@ -178,7 +179,7 @@ private struct JSONParser {
             at += 1
             return .object(members)
         }
-        // Rows often have more than a few columns. Without this, the dictionary would grow four times.
+        // Rows often have about twelve columns. Without this, the dictionary would grow four times.
         members.reserveCapacity(12)
         while true {
             skipBlanks()
@@ -244,7 +245,8 @@ private struct JSONParser {
         throw expected("\"")
     }
 
-    /// Reads the digits behind `\u`. A pair of surrogates is one character; half a pair is the replacement character.
+    /// Reads the digits after `\u`. A pair of surrogates is one character; a single surrogate becomes the replacement
+    /// character.
     private mutating func unicodeScalar() throws(ParsingError) -> Character {
         let first = try hexadecimal()
         if (0xd800..<0xdc00).contains(first), at + 1 < bytes.count, bytes[at] == UInt8(ascii: "\\"),
@@ -272,7 +274,7 @@ private struct JSONParser {
 }
 
 extension JSONValue {
-    /// The value as JSON text. Names are sorted, so that equal values have equal texts.
+    /// The value as JSON text. Names are sorted, so equal values have equal texts.
     ///
     /// - Complexity: O(*n*), where *n* is the length of the text.
     public var json: String {
@@ -337,7 +339,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, Ex
     public init(nilLiteral: ()) { self = .null }
     /// Creates an array.
     public init(arrayLiteral items: JSONValue...) { self = .array(items) }
-    /// Creates an object. Of members with the same name, the last one counts.
+    /// Creates an object. If a name occurs several times, the last member counts.
     public init(dictionaryLiteral members: (String, JSONValue)...) {
         self = .object(Dictionary(members) { _, last in last })
     }

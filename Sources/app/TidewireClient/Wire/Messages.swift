@@ -1,4 +1,4 @@
-/// A message of the client, in the protocol's serializer 2.0.0.
+/// A message from the client, in version 2.0.0 of the protocol's message format.
 package struct ClientMessage: Sendable, Hashable {
     package var joinRef: String?
     package var ref: String?
@@ -14,7 +14,7 @@ package struct ClientMessage: Sendable, Hashable {
         self.payload = payload
     }
 
-    /// The message as `[join_ref, ref, topic, event, payload]`.
+    /// The message as JSON text, `[join_ref, ref, topic, event, payload]`.
     package var text: String {
         JSONValue.array([
             joinRef.map(JSONValue.string) ?? .null, ref.map(JSONValue.string) ?? .null, .string(topic), .string(event),
@@ -22,7 +22,7 @@ package struct ClientMessage: Sendable, Hashable {
         ]).json
     }
 
-    /// Parses a message as a server does.
+    /// Parses a client's message, as a server does.
     package init(parsing text: String) throws(JSONValue.ParsingError) { try self.init(JSONValue(parsing: text)) }
 
     fileprivate init(_ json: JSONValue) throws(JSONValue.ParsingError) {
@@ -32,14 +32,14 @@ package struct ClientMessage: Sendable, Hashable {
     }
 }
 
-/// A message of the server.
+/// A message from the server.
 package struct ServerMessage: Sendable, Hashable {
     package var joinRef: String?
     package var ref: String?
     package var topic: String
     package var event: String
     package var payload: JSONValue
-    /// Payload of a binary broadcast. `payload` then contains only its event and metadata.
+    /// Payload of a binary broadcast; nil for other messages. `payload` then contains only the event and the metadata.
     package var bytes: [UInt8]?
 
     package init(
@@ -66,12 +66,12 @@ package struct ServerMessage: Sendable, Hashable {
             payload: message.payload)
     }
 
-    /// The message in the form that a server sends.
+    /// The message as JSON text, as a server sends it.
     package var text: String {
         ClientMessage(joinRef: joinRef, ref: ref, topic: topic, event: event, payload: payload).text
     }
 
-    /// Parses a binary frame of kind 4, a broadcast. Layout: `04 | topic | event | metadata lengths | encoding | …`.
+    /// Parses a binary frame of kind 4, which is a broadcast: `04 | topic, event and metadata lengths | encoding | …`.
     package init(parsing frame: [UInt8]) throws(JSONValue.ParsingError) {
         guard frame.count >= 5, frame[0] == 4 else { throw JSONValue.ParsingError(expected: "a broadcast", offset: 0) }
         let lengths = frame[1...3].map(Int.init)

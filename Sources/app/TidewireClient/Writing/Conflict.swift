@@ -1,10 +1,10 @@
 import Foundation
 
-/// Facts about one version of a row, by which a conflict between two versions is resolved.
+/// Facts about one version of a row. A policy uses them to resolve a conflict between two versions.
 public struct RowVersion: Sendable, Hashable {
-    /// Time of the last change, by the clock of the device that made the change.
+    /// Time of the version's last change, by the clock of the device that made the change; nil if unknown.
     public var updatedAt: Date?
-    /// True if the row is deleted softly.
+    /// True if the row is marked as deleted but still stored.
     public var isDeleted: Bool
     /// Position of the version in the server's log; nil if the server does not have the version yet.
     public var position: LogPosition?
@@ -13,7 +13,7 @@ public struct RowVersion: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - updatedAt: time of the last change; nil if the row has none.
-    ///   - isDeleted: true if the row is deleted softly.
+    ///   - isDeleted: true if the row is marked as deleted but still stored.
     ///   - position: position of the version in the server's log; nil if the server does not have the version yet.
     public init(updatedAt: Date?, isDeleted: Bool = false, position: LogPosition? = nil) {
         self.updatedAt = updatedAt
@@ -21,11 +21,11 @@ public struct RowVersion: Sendable, Hashable {
         self.position = position
     }
 
-    /// Creates facts about a version of a row with a column for soft deletions.
+    /// Creates facts about a version of a row that has a column for the time of its soft deletion.
     ///
     /// - Parameters:
     ///   - updatedAt: time of the last change; nil if the row has none.
-    ///   - deletedAt: time of the soft deletion; nil for all other rows.
+    ///   - deletedAt: time at which the row was marked as deleted; nil if it was not.
     ///   - position: position of the version in the server's log; nil if the server does not have the version yet.
     public init(updatedAt: Date?, deletedAt: Date?, position: LogPosition? = nil) {
         self.init(updatedAt: updatedAt, isDeleted: deletedAt != nil, position: position)
@@ -34,34 +34,34 @@ public struct RowVersion: Sendable, Hashable {
 
 /// Result of a conflict between a local row and a row from the server.
 public enum ConflictResolution: Sendable, Hashable {
-    /// No local row exists: insert the remote row.
+    /// The app has no local row: insert the remote row.
     case insert
     /// The remote row is newer: store it.
     case takeRemote
-    /// The local row is newer. The client will send it.
+    /// The local row is newer: keep it. The client will send it.
     case keepLocal
-    /// The remote row is deleted softly: store it.
+    /// The remote row is marked as deleted: store it.
     case deleteSoftly
-    /// The row was deleted locally, and a later remote change restores it.
+    /// The local row is marked as deleted, and a later remote change restores it: store the remote row.
     case undelete
-    /// The row is deleted on the server: remove it.
+    /// The row no longer exists on the server: remove it.
     case delete
 }
 
-/// Resolves conflicts between a local row and a row from the server. An app may provide its own rules.
+/// Rules that resolve conflicts between a local row and a row from the server. An app may provide its own.
 public protocol ConflictPolicy: Sendable {
-    /// Resolves a remote change.
+    /// Decides between a local row and a changed row from the server.
     ///
     /// - Parameters:
     ///   - local: app's version of the row; nil if the app has none.
     ///   - remote: server's version of the row.
     ///   - hasUnsentWrite: true if the local row has changes that the server has not received yet.
     func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution
-    /// Resolves the deletion of the row on the server.
+    /// Decides about a local row that was deleted on the server.
     ///
     /// - Parameters:
     ///   - local: app's version of the row; nil if the app has none.
-    ///   - position: position of the deletion in the server's log; nil if the server keeps none.
+    ///   - position: position of the deletion in the server's log; nil if the server has no positions.
     ///   - hasUnsentWrite: true if the local row has changes that the server has not received yet.
     func resolveDeletion(local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool) -> ConflictResolution
 }
@@ -81,21 +81,21 @@ public protocol ConflictPolicy: Sendable {
 ///
 /// The policy compares dates to the microsecond, as PostgreSQL stores them.
 public struct LastWriteWins: ConflictPolicy {
-    /// Treatment of a row that was deleted on the server while it has an unsent write here.
+    /// Treatment of a row that was deleted on the server while this client has an unsent write of it.
     public enum Deletion: Sendable, Hashable {
-        /// The row is removed, and the unsent write is in vain.
+        /// The row is removed, and the unsent write has no effect.
         case wins
-        /// An unsent write creates the row again.
+        /// The row remains, and the unsent write creates it again on the server.
         case losesToUnsentWrite
     }
 
-    /// Treatment of a row that was deleted on the server while it has an unsent write here.
+    /// Treatment of a row that was deleted on the server while this client has an unsent write of it.
     public let deletion: Deletion
 
-    /// Creates the policy. By default an unsent write creates a deleted row again.
+    /// Creates the policy. By default a row with an unsent write remains, and the write creates it again.
     public init(deletion: Deletion = .losesToUnsentWrite) { self.deletion = deletion }
 
-    /// Resolves a remote change.
+    /// Decides between a local row and a changed row from the server.
     public func resolve(local: RowVersion?, remote: RowVersion, hasUnsentWrite: Bool) -> ConflictResolution {
         guard let local else { return remote.isDeleted ? .deleteSoftly : .insert }
         if Self.isOlder(remote.position, than: local.position) { return .keepLocal }
@@ -106,7 +106,7 @@ public struct LastWriteWins: ConflictPolicy {
         }
     }
 
-    /// Resolves the deletion of the row on the server.
+    /// Decides about a local row that was deleted on the server.
     public func resolveDeletion(
         local: RowVersion?, at position: LogPosition?, hasUnsentWrite: Bool
     ) -> ConflictResolution {
@@ -114,7 +114,8 @@ public struct LastWriteWins: ConflictPolicy {
         return hasUnsentWrite && deletion == .losesToUnsentWrite ? .keepLocal : .delete
     }
 
-    /// True if the first position is older. False if the epochs differ or a position is missing.
+    /// True if the first position is older. False if the positions cannot be compared: other epochs, or a missing
+    /// position.
     private static func isOlder(_ position: LogPosition?, than other: LogPosition?) -> Bool {
         guard let position, let other, position.epoch == other.epoch else { return false }
         return position.offset < other.offset

@@ -1,15 +1,15 @@
 import Foundation
 
-/// A row with the time of its last change, by which a conflict between two versions is resolved.
+/// A row with the times that are needed to resolve a conflict between two of its versions.
 public protocol DatedRow: LiveRow {
-    /// Time of the last change; nil for a row without one.
+    /// Time of the row's last change; nil if it has none.
     var updatedAt: Date? { get }
-    /// Time of a soft deletion; nil for all other rows.
+    /// Time at which the row was marked as deleted; nil if it was not.
     var deletedAt: Date? { get }
 }
 
 extension DatedRow {
-    /// Nil: rows of a type without soft deletions are never deleted so.
+    /// Default: nil, for row types without soft deletion.
     public var deletedAt: Date? { nil }
 }
 
@@ -27,26 +27,28 @@ public struct LocalRow: Sendable, Hashable {
     }
 }
 
-/// A batch without the changes that lost against the app's own rows. The app saves it as it is, with its position.
+/// A batch without the changes that lost a conflict with the app's own rows. The app saves it unchanged, with its
+/// position.
 public struct MergedBatch<Row: DatedRow>: Sendable {
-    /// Rows to store, in the order of commits. Each row occurs once, in its final version.
+    /// Rows to store, in the order of commits. Each row occurs once, in its last version.
     public internal(set) var rowsToStore: [Row] = []
     /// Ids of rows to remove.
     public internal(set) var idsToRemove: [Row.ID] = []
-    /// Ids of rows whose local version is newer and stays.
+    /// Ids of rows whose local version is newer and remains.
     public internal(set) var keptIDs: [Row.ID] = []
-    /// True if the batch has all existing rows. Every other local row that was already sent is then deleted.
+    /// True if the batch has all existing rows. The app must then remove all other local rows that have no unsent
+    /// write.
     public internal(set) var isEverything = false
-    /// Position of the stored rows, from which the app resumes.
+    /// Position to save together with the rows; nil if the server has no positions.
     public internal(set) var position: LogPosition?
-    /// The original batch: problems, unreadable rows, and whether the query has caught up.
+    /// The batch as received. It has the problems, the unreadable rows, and whether the query has caught up.
     public let batch: LiveBatch<Row>
 }
 
 extension LiveChanges where Row: DatedRow {
-    /// Takes each batch, resolves conflicts with local rows, and passes the rest to `apply` for saving. Ends with the
-    /// query, or with an error of `apply`. After an error nothing counts as saved: a new query from the saved position
-    /// receives the same changes again.
+    /// Receives the query's batches, resolves conflicts with local rows, and passes the result to `apply` for saving.
+    /// Returns when the query ends, and rethrows an error of `local` or `apply`. After an error the batch counts as not
+    /// saved: a new query from the saved position receives its changes again.
     ///
     /// ```swift
     /// try await tidewire.live(Expense.self, where: \.ownerID == me, after: store.position)
@@ -56,9 +58,9 @@ extension LiveChanges where Row: DatedRow {
     /// ```
     ///
     /// - Parameters:
-    ///   - policy: decides which version wins.
+    ///   - policy: decides which version of a row wins.
     ///   - local: returns the app's version of a row.
-    ///   - apply: saves the batch, in one transaction of the app's own.
+    ///   - apply: saves the batch and its position in one transaction.
     nonisolated(nonsending) public func apply(
         merging policy: some ConflictPolicy = LastWriteWins(), with local: (Row.ID) throws -> LocalRow?,
         _ apply: (MergedBatch<Row>) throws -> Void
@@ -71,12 +73,12 @@ extension LiveChanges where Row: DatedRow {
 }
 
 extension LiveBatch where Row: DatedRow {
-    /// Returns the batch without the changes that lost, for apps that take batches by themselves.
+    /// Returns the batch without the changes that lost a conflict. For apps that iterate over the batches themselves.
     ///
     /// - Parameters:
-    ///   - policy: decides which version wins.
+    ///   - policy: decides which version of a row wins.
     ///   - local: returns the app's version of a row.
-    /// - Throws: the errors of `local`.
+    /// - Throws: an error of `local`.
     public func merged(
         by policy: some ConflictPolicy, with local: (Row.ID) throws -> LocalRow?
     ) throws -> MergedBatch<Row> {
@@ -97,7 +99,7 @@ extension LiveBatch where Row: DatedRow {
     }
 }
 
-/// Outcome for each row of one batch, which may contain a row several times.
+/// Outcomes for the rows of one batch, in which a row may occur several times.
 private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
     enum End {
         case stored(Row)
@@ -134,7 +136,7 @@ private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
         if let end { outcomes[id] = (end, count) }
     }
 
-    /// Returns the local row after the changes that this batch has made so far.
+    /// Returns the local row as it is after the changes of this batch so far.
     private func local(_ id: Row.ID, _ stored: (Row.ID) throws -> LocalRow?) throws -> LocalRow? {
         switch outcomes[id]?.end {
         case .stored(let row): LocalRow(version(row), hasUnsentWrite: try stored(id)?.hasUnsentWrite ?? false)

@@ -1,7 +1,8 @@
 import Foundation
 import Synchronization
 
-/// A queue of writes in the client's storage, which are sent when possible. Signing out clears the queue.
+/// A queue of writes that are sent when the network allows it. The client's storage keeps them between launches.
+/// Signing out clears that storage; call ``removeAll()`` too, because this object still holds its writes.
 ///
 /// ```swift
 /// let writes = OfflineWrites(storage: storage) { write in await api.upsert(write) }
@@ -14,9 +15,9 @@ public final class OfflineWrites: Sendable {
     public enum Answer: Sendable {
         /// The server has accepted the write.
         case done
-        /// The write cannot be done now: there is no network, or the server is busy.
+        /// The write failed for now: there is no network, or the server is overloaded. The queue tries again.
         case later
-        /// The write can never succeed: the user has no right, or a constraint forbids it.
+        /// The write can never succeed: the user has no right, or a constraint forbids it. The text is the reason.
         case refused(String)
     }
 
@@ -29,7 +30,7 @@ public final class OfflineWrites: Sendable {
     private let queue: Mutex<WriteQueue>
     private let bell = Mailbox<Void>()
 
-    /// Creates a queue with the writes that the storage has.
+    /// Creates a queue with the writes that the storage contains.
     ///
     /// - Parameters:
     ///   - storage: storage of the writes between launches.
@@ -59,31 +60,31 @@ public final class OfflineWrites: Sendable {
     /// Writes that the server has not accepted yet, in the order in which they were added.
     public var pendingWrites: [PendingWrite] { queue.withLock { $0.writes } }
 
-    /// Returns true if the row has a write that the server has not accepted yet.
+    /// Returns true if the server has not yet accepted all writes of a row.
     ///
     /// - Complexity: O(*n*), where *n* is the number of pending writes.
     public func hasUnsentWrite(table: String, row: String) -> Bool {
         queue.withLock { $0.hasUnsentWrite(table: table, row: row) }
     }
 
-    /// Adds a write, and combines it with waiting writes of the same row where that is possible.
+    /// Adds a write. Combines it with waiting writes of the same row if possible.
     ///
-    /// - Throws: ``Refusal`` if too much waits already.
+    /// - Throws: ``Refusal`` if the queue is full.
     public func add(_ write: PendingWrite) throws(Refusal) {
         try change { queue throws(Refusal) in try queue.add(write) }
         bell.put(())
     }
 
-    /// Adds a write of some columns of a row, with the current time.
+    /// Adds a write of some columns of a row. Its date is the current time.
     ///
     /// - Parameters:
     ///   - kind: operation of the write.
     ///   - table: name of the table.
     ///   - row: key of the row, as text.
     ///   - values: columns to write, with their values.
-    ///   - parent: row that must exist before this one, as `table/key`.
+    ///   - parent: row that must exist on the server before this one, as `table/key`; nil if there is none.
     ///   - isReplaceable: true if a newer write of the row replaces this one while it waits.
-    /// - Throws: ``Refusal`` if too much waits already.
+    /// - Throws: ``Refusal`` if the queue is full.
     public func add(
         _ kind: PendingWrite.Kind, table: String, row: String, values: [String: JSONValue] = [:],
         parent: String? = nil, isReplaceable: Bool = false
@@ -94,7 +95,8 @@ public final class OfflineWrites: Sendable {
                 date: date()))
     }
 
-    /// Tries again at once. Call it when the network is back.
+    /// Makes the queue try again without waiting for the delay of a failed write. Call it when the network is available
+    /// again.
     public func wake() { bell.put(()) }
 
     /// Removes all writes, so that they are not sent for another user.
@@ -111,15 +113,16 @@ public final class OfflineWrites: Sendable {
         return try answer.get()
     }
 
-    /// Ends `run` after the writes that are being sent.
+    /// Ends ``run(sent:lost:)`` after the writes that are being sent.
     public func end() { bell.finish(discarding: true) }
 
-    /// Sends writes that are ready, and reports accepted and lost writes. Runs until its task is cancelled or ``end()``
-    /// is called.
+    /// Sends writes when they are due, and reports accepted and lost writes. Runs until its task is cancelled or
+    /// ``end()`` is called.
     ///
     /// - Parameters:
     ///   - sent: receives each write that the server has accepted.
-    ///   - lost: receives each write that is given up, with the reason. The app takes back what it showed of the write.
+    ///   - lost: receives each write that will not be sent any more, with the reason. The app must undo what it showed
+    ///     of it.
     public func run(
         sent: (PendingWrite) async -> Void = { _ in }, lost: (PendingWrite, Loss) async -> Void
     ) async {

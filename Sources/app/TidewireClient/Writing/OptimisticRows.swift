@@ -1,10 +1,10 @@
-/// Rows from the server, together with local rows that are not on the server yet. A local row is shown at once under a
-/// temporary id. The row becomes one entry when the server's answer or the change arrives, whichever comes first. If
-/// the write fails, the row disappears.
+/// Rows from the server together with local rows that the server does not have yet. A local row is shown immediately,
+/// under a temporary id. When the server's answer or the row's change arrives, the row gets its final id and stays one
+/// entry. If the write fails, the row disappears.
 ///
-/// An origin connects a local row with its change. An origin is a value that the app writes into a column of its
-/// choice, or the row's id if the app chooses it. The author would not do: changes from the user's other devices would
-/// be hidden.
+/// An origin connects a local row with its change: a value that the app writes into a column of its choice, or the
+/// row's id if the app chooses it. The id of the author is not suitable: it would hide changes from the user's other
+/// devices.
 public struct OptimisticRows<Row: LiveRow>: Sendable {
     /// Value that connects a local row with its change.
     public typealias Origin = String
@@ -12,47 +12,47 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
     private struct Pending: Sendable {
         let origin: Origin
         let row: Row
-        /// True if the server has sent a change of the row since the write.
+        /// True if a change of the row has arrived from the server since the write.
         var isHeard = false
     }
 
-    /// Rows as the server sent them. The shown rows are these, overlaid with the pending ones.
+    /// Rows as the server sent them. A pending row is shown in place of the row with the same id.
     private var confirmed: [Row.ID: Row] = [:]
-    /// Order of the rows: a row that became known later has a larger number.
+    /// Numbers that give the order of the rows. A row that became known later has a larger number.
     private var places: [Row.ID: Int] = [:]
     private var nextPlace = 0
     private var pending: [Pending] = []
-    /// Rows that were deleted while a write is pending. A late answer may still contain them.
+    /// Rows that were deleted while some write was pending. A late answer may still contain them.
     private var gone: Set<Row.ID> = []
     private let origin: @Sendable (Row) -> Origin?
 
     /// Creates an empty collection of rows.
     ///
-    /// - Parameter origin: returns the row's origin from its column; nil if the row has none.
+    /// - Parameter origin: returns the origin from the row's column; nil if the row has none.
     public init(origin: @escaping @Sendable (Row) -> Origin?) { self.origin = origin }
 
     /// All rows, in the order in which they became known.
     ///
     /// - Complexity: O(*n* log *n*), where *n* is the number of rows.
     public var all: [Row] { places.sorted { $0.value < $1.value }.compactMap { self[$0.key] } }
-    /// Origins of the writes that the server has neither confirmed nor refused.
+    /// Origins of writes that the server has neither confirmed nor refused.
     ///
     /// - Complexity: O(*n*), where *n* is the number of pending writes.
     public var pendingOrigins: Set<Origin> { Set(pending.map(\.origin)) }
-    /// Row with this id, as it is shown; nil if there is none.
+    /// Row with this id as it is shown; nil if there is none.
     ///
     /// - Complexity: O(*n*), where *n* is the number of pending writes.
     public subscript(id: Row.ID) -> Row? { pending.last { $0.row.id == id }?.row ?? confirmed[id] }
 
-    /// Shows a row at once. The later change from the server is recognized by this origin.
+    /// Shows a row immediately. Its change from the server is recognized by the origin.
     public mutating func write(_ row: Row, origin: Origin) {
         pending.removeAll { $0.origin == origin }
         pending.append(Pending(origin: origin, row: row))
         place(row.id)
     }
 
-    /// Records the server's answer to a write. A change of the row that arrived meanwhile takes precedence, as it may
-    /// be newer.
+    /// Records the row with which the server answered a write. If a change of the row has already arrived, the change
+    /// counts, because it may be newer.
     public mutating func confirmWrite(origin: Origin, as row: Row) {
         guard let own = settle(origin, at: row.id) else { return }
         let isHeard = own.row.id == row.id ? own.isHeard : confirmed[row.id] != nil
@@ -60,21 +60,21 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         tidy([own.row.id, row.id])
     }
 
-    /// Records that the server accepted a write without returning the stored row; the written row counts as stored. An
-    /// unknown origin changes nothing.
+    /// Records that the server accepted a write but did not return the row. The written row then counts as stored. An
+    /// unknown origin has no effect.
     public mutating func confirmWrite(origin: Origin) {
         guard let own = pending.last(where: { $0.origin == origin }) else { return }
         confirmWrite(origin: origin, as: own.row)
     }
 
-    /// Takes a failed write back. Changes that others made to the row meanwhile remain.
+    /// Undoes a failed write. Changes of the row that arrived from the server remain.
     public mutating func revertWrite(origin: Origin) {
         let failed = pending.filter { $0.origin == origin }
         pending.removeAll { $0.origin == origin }
         tidy(failed.map(\.row.id))
     }
 
-    /// Takes a change from the server over.
+    /// Applies a change from the server.
     public mutating func apply(_ change: LiveChange<Row>) {
         switch change {
         case .inserted(let row), .updated(let row, _):
@@ -84,21 +84,21 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
             for index in pending.indices where pending[index].row.id == row.id { pending[index].isHeard = true }
             if let name = origin(row) { _ = settle(name, at: row.id) }
         case .deleted(let id, _), .left(let id, _):
-            // A row that existed and is deleted: its pending writes are void.
+            // The row existed and is deleted now, so its pending writes are void.
             if confirmed.removeValue(forKey: id) != nil { pending.removeAll { $0.row.id == id } }
             if !pending.isEmpty { gone.insert(id) }
         }
         tidy([change.id])
     }
 
-    /// Replaces all confirmed rows. Local rows that are not on the server yet remain.
+    /// Replaces all rows from the server. Local rows that the server does not have yet remain.
     public mutating func replaceAll(with fetched: [Row]) {
         confirmed = [:]
         for row in fetched { apply(.inserted(row)) }
         tidy(Array(places.keys))
     }
 
-    /// Settles a pending row under its final id. The row keeps its place in the order.
+    /// Ends a pending write and moves its row to the final id. The row keeps its place in the order.
     private mutating func settle(_ origin: Origin, at id: Row.ID) -> Pending? {
         guard let index = pending.firstIndex(where: { $0.origin == origin }) else { return nil }
         let own = pending.remove(at: index)
@@ -119,10 +119,10 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
     }
 }
 
-/// Counts by group, for items with keys. An item that arrives twice, or in another order, counts once.
+/// Counts of keyed items by group. An item counts once, even if it arrives several times or out of order.
 public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>: Sendable {
     private var groups: [Key: Group] = [:]
-    /// Number of items in each group that has any.
+    /// Number of items by group, for groups that have items.
     public private(set) var counts: [Group: Int] = [:]
 
     /// Creates counts without any item.
@@ -130,17 +130,17 @@ public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>:
 
     /// Number of items in a group.
     public subscript(group: Group) -> Int { counts[group] ?? 0 }
-    /// Returns true if there is an item with this key.
+    /// True if there is an item with this key.
     public func contains(_ key: Key) -> Bool { groups[key] != nil }
 
-    /// Inserts an item into a group. An item that is in a group already moves to the new one.
+    /// Inserts an item into a group. If the item is in another group, moves it.
     public mutating func insert(_ key: Key, in group: Group) {
         remove(key)
         groups[key] = group
         counts[group, default: 0] += 1
     }
 
-    /// Removes an item from its group. Without such an item nothing changes.
+    /// Removes an item from its group. Does nothing if there is no such item.
     public mutating func remove(_ key: Key) {
         guard let group = groups.removeValue(forKey: key), let count = counts[group] else { return }
         counts[group] = count > 1 ? count - 1 : nil
@@ -150,13 +150,14 @@ public struct KeyedCounts<Group: Hashable & Sendable, Key: Hashable & Sendable>:
     public mutating func removeAll() { (groups, counts) = ([:], [:]) }
 }
 
-/// Keys that exist or not, such as likes of posts, counted by group. The user's own changes show at once. In the end
-/// the result is always the server's state, regardless of the order and number of messages.
+/// Keys that exist or not, such as likes of posts, counted by group. The user's own changes show immediately. In the
+/// end the keys are those of the server, whatever the order and number of messages.
 public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendable>: Sendable {
     private struct Wish: Sendable {
         var isThere: Bool
-        /// True if the server has accepted the write but has not sent the key's change yet.
+        /// True if the server has accepted the write.
         var isAnswered = false
+        /// True if the key's change has arrived from the server since the write.
         var isHeard = false
     }
 
@@ -169,10 +170,10 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
     /// - Parameter group: returns the group of a key.
     public init(group: @escaping @Sendable (Key) -> Group) { self.group = group }
 
-    /// Returns true if the key exists, as it is shown.
+    /// True if the key exists, counting the user's own unconfirmed changes.
     public func contains(_ key: Key) -> Bool { wishes[key]?.isThere ?? confirmed.contains(key) }
 
-    /// Returns the number of keys in a group, as it is shown.
+    /// Returns the number of keys in a group, counting the user's own unconfirmed changes.
     ///
     /// - Complexity: O(*n*), where *n* is the number of the user's changes that the server has not confirmed.
     public func count(in group: Group) -> Int {
@@ -184,7 +185,7 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
         }
     }
 
-    /// Shows the user's change of a key at once.
+    /// Shows a change by the user immediately.
     ///
     /// - Parameters:
     ///   - key: key that the user inserts or removes.
@@ -197,10 +198,10 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
         if wishes[key]?.isHeard == true { wishes[key] = nil }
     }
 
-    /// Takes the user's change back. The key is shown as the server has it.
+    /// Undoes the user's change. The key is shown as the server has it.
     public mutating func revertWrite(_ key: Key) { wishes[key] = nil }
 
-    /// Takes a change from the server over.
+    /// Applies a change from the server.
     ///
     /// - Parameters:
     ///   - key: key that was inserted or removed.

@@ -12,7 +12,7 @@ public struct PendingWrite: Sendable, Hashable, Codable {
         case delete
     }
 
-    /// Idempotency key. The client sends it with the write, so that the server recognizes a repetition.
+    /// Idempotency key. The app sends it with the write, so that the server recognizes a repeated write.
     public let id: String
     /// Name of the table.
     public let table: String
@@ -22,18 +22,21 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     public var kind: Kind
     /// Columns to write, with their values.
     public var values: [String: JSONValue]
-    /// Row that must exist before this one, as `table/key`: for example the post of a comment.
+    /// Row that must exist on the server before this one, as `table/key`: for example the post of a comment. Nil if
+    /// there is none.
     public let parent: String?
-    /// True if a newer write of the row replaces this one while it waits: for example a position on a map.
+    /// True if a newer insert of the row replaces this one while it waits: for example a position on a map.
     public let isReplaceable: Bool
-    /// Time when the write was made, in seconds since 1970.
+    /// Time at which the app made the write, in seconds since 1970.
     let madeAt: Double
     /// Number of attempts that failed.
     public internal(set) var failures = 0
+    /// True while the write is being sent.
     var isOut = false
+    /// Earliest time of the next attempt, in seconds since 1970.
     var notBefore: Double = 0
 
-    // Names in the storage, which stay when a property is renamed.
+    // Names in the storage. They must not change when a property is renamed.
     private enum CodingKeys: String, CodingKey {
         case id, table, row, kind, values, parent, madeAt, failures, isOut, notBefore
         case isReplaceable = "newestOnly"
@@ -47,9 +50,9 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     ///   - row: key of the row, as text.
     ///   - kind: operation of the write.
     ///   - values: columns to write, with their values.
-    ///   - parent: row that must exist before this one, as `table/key`.
-    ///   - isReplaceable: true if a newer write of the row replaces this one while it waits.
-    ///   - date: time when the write was made.
+    ///   - parent: row that must exist on the server before this one, as `table/key`; nil if there is none.
+    ///   - isReplaceable: true if a newer insert of the row replaces this one while it waits.
+    ///   - date: time at which the app made the write.
     public init(
         id: String = UUID().uuidString, table: String, row: String, kind: Kind, values: [String: JSONValue] = [:],
         parent: String? = nil, isReplaceable: Bool = false, date: Date
@@ -64,12 +67,13 @@ public struct PendingWrite: Sendable, Hashable, Codable {
         madeAt = date.timeIntervalSince1970
     }
 
-    /// Time when the write was made.
+    /// Time at which the app made the write.
     public var date: Date { Date(timeIntervalSince1970: madeAt) }
-    /// Name of the row: `table/key`. The value for ``parent`` of writes that need the row.
+    /// Name of the row, `table/key`, which other writes use as their ``parent``.
     public var name: String { table + "/" + row }
 
-    /// Takes over the retry time of the write that this one replaces. A newer write is no reason to try at once.
+    /// Takes over the failures and the retry time of the write that this one replaces. A newer write is not sent
+    /// earlier.
     mutating func waits(as former: PendingWrite) {
         failures = former.failures
         notBefore = former.notBefore
@@ -77,20 +81,20 @@ public struct PendingWrite: Sendable, Hashable, Codable {
 }
 
 extension OfflineWrites {
-    /// Limits of the writes that wait. `add` refuses writes beyond them.
+    /// Limits of the waiting writes. `add` refuses a write that would exceed them.
     public struct Limits: Sendable, Hashable, Codable {
-        /// Maximum number of writes.
+        /// Maximum number of waiting writes.
         public var maximumWrites = 1000
-        /// Maximum size of all writes together, in bytes.
+        /// Maximum size of all waiting writes together, in bytes.
         public var maximumBytes = 4 << 20
         var maximumSeconds: Double = 7 * 86_400
-        /// Maximum age of a write. Older writes are lost.
+        /// Maximum age of a write. The queue gives up older writes.
         public var maximumAge: Duration {
             get { .seconds(maximumSeconds) }
             set { maximumSeconds = newValue / .seconds(1) }
         }
 
-        // Names in the storage, which stay when a property is renamed.
+        // Names in the storage. They must not change when a property is renamed.
         private enum CodingKeys: String, CodingKey {
             case maximumWrites = "writes"
             case maximumBytes = "bytes"
@@ -101,21 +105,21 @@ extension OfflineWrites {
         public init() {}
     }
 
-    /// Reason why a write cannot wait.
+    /// Reason why the queue refuses a write.
     public enum Refusal: Error, Sendable, Hashable {
-        /// The maximum number of writes wait already.
+        /// The queue already contains the maximum number of writes.
         case tooManyWrites
-        /// The waiting writes would be larger than allowed.
+        /// The waiting writes would together be larger than allowed.
         case tooLarge
     }
 
-    /// Reason why a write is given up. The app must then take back what it showed of the write.
+    /// Reason why the queue gave up a write. The app must undo what it showed of the write.
     public enum Loss: Sendable, Hashable {
         /// The app's API refused the write; the text is its reason.
         case refused(String)
-        /// The write waited longer than allowed.
+        /// The write waited longer than the maximum age.
         case tooOld
-        /// A write that this one needed was lost.
+        /// A write of the row that this one needs was lost.
         case parentLost
     }
 }

@@ -1,7 +1,7 @@
 import Foundation
 
-/// Writes that wait for the network: in order for each row, parents before children, and combined if possible. The
-/// queue only keeps the state; `OfflineWrites` sends the writes.
+/// Writes that wait to be sent: in order for each row, parents before children, and combined if possible. This type
+/// only keeps the state; `OfflineWrites` sends the writes.
 struct WriteQueue: Sendable, Hashable, Codable {
     private(set) var writes: [PendingWrite] = []
     private let limits: OfflineWrites.Limits
@@ -10,8 +10,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
 
     func hasUnsentWrite(table: String, row: String) -> Bool { writes.contains { $0.name == table + "/" + row } }
 
-    /// Adds a write. Combines it with waiting writes of the same row that are not being sent: an update with an insert
-    /// or update, a delete with all.
+    /// Adds a write. Combines it with a waiting write of the same row that is not being sent. Throws if the queue is
+    /// full.
     mutating func add(_ write: PendingWrite) throws(OfflineWrites.Refusal) {
         var write = write
         let before = writes
@@ -26,7 +26,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
                 nil
             }
         if let refusal {
-            // The write that it would have replaced must still be sent.
+            // The write that the refused one would have replaced must still be sent.
             writes = before
             throw refusal
         }
@@ -38,7 +38,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         case (.insert, .update), (.update, .update):
             writes[index].values.merge(write.values) { _, new in new }
             return true
-        // The server has not received the insert, as no attempt was made. There is nothing to delete.
+        // No attempt to send the insert was made, so the server does not have the row. There is nothing to delete.
         case (.insert, .delete) where writes[index].failures == 0:
             let name = write.name
             writes.removeAll { $0.name == name && !$0.isOut }
@@ -58,8 +58,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
         writes.reduce(0) { $0 + JSONValue.object($1.values).json.utf8.count + $1.name.utf8.count }
     }
 
-    /// Indexes of the writes that need not wait. A later write of the same row, or of its child, waits for the earlier
-    /// one.
+    /// Indexes of the writes that may be sent now. A write waits for an earlier write of the same row or of its parent
+    /// row.
     private var free: [Int] {
         var blocked: Set<String> = []
         return writes.indices.filter { index in
@@ -70,8 +70,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
         }
     }
 
-    /// Returns the writes that may be sent now. Each counts as being sent until `succeeded`, `failed` or `refused` is
-    /// called.
+    /// Returns the writes that may be sent now. They count as being sent until the caller calls `succeeded`, `failed`
+    /// or `refused`.
     mutating func takeReady(at now: Date, atMost count: Int = 8) -> [PendingWrite] {
         let moment = now.timeIntervalSince1970
         let ready = free.filter { writes[$0].notBefore <= moment }.prefix(count)
@@ -81,7 +81,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
 
     mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
 
-    /// Schedules a failed write for another attempt, with a longer delay each time.
+    /// Schedules a failed write for another attempt. The delay grows with each failure.
     mutating func failed(_ id: String, at now: Date, seed: UInt64) {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return }
         var chance = Chance(seed: seed)
@@ -92,7 +92,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         giveWay(index)
     }
 
-    /// Removes a write that a newer one replaces. The newer one came while this one was being sent.
+    /// Removes a write that a newer one replaces. The newer one was added while this one was being sent.
     private mutating func giveWay(_ index: Int) {
         let old = writes[index]
         let later = writes.indices.first { $0 > index && writes[$0].name == old.name }
@@ -101,7 +101,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         writes.remove(at: index)
     }
 
-    /// Removes a write that the server refused, and all writes that needed it. Returns all of them for the app.
+    /// Removes a write that the server refused, and all writes that needed its row. Returns them with the reasons.
     mutating func refused(_ id: String, _ reason: String) -> [(PendingWrite, OfflineWrites.Loss)] {
         guard let index = writes.firstIndex(where: { $0.id == id }) else { return [] }
         let write = writes.remove(at: index)
@@ -122,7 +122,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         return lost
     }
 
-    /// Removes and returns writes that are older than the limit, and the writes that needed them.
+    /// Removes and returns writes that are older than the limit, and the writes that needed their rows.
     mutating func dropOld(at now: Date) -> [(PendingWrite, OfflineWrites.Loss)] {
         let oldest = now.timeIntervalSince1970 - limits.maximumSeconds
         let old = writes.filter { $0.madeAt < oldest && !$0.isOut }
@@ -130,8 +130,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
         return old.map { ($0, .tooOld) } + old.filter { $0.kind == .insert }.flatMap { dropChildren(of: $0.name) }
     }
 
-    /// Resets the writes that were being sent when the app ended. Some writes may have arrived; the server recognizes
-    /// repeated writes by their ids.
+    /// Resets the writes that were being sent when the app ended, so that they are sent again. The server may have
+    /// received some of them; it recognizes a repeated write by its id.
     mutating func launched() {
         for index in writes.indices.reversed() where writes[index].isOut {
             writes[index].isOut = false
@@ -139,7 +139,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         }
     }
 
-    /// Time when the next waiting write is due.
+    /// Time at which the next waiting write may be sent; nil if no write waits.
     var nextMoment: Date? {
         free.map { writes[$0].notBefore }.min().map { Date(timeIntervalSince1970: $0) }
     }
