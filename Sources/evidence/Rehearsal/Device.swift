@@ -5,7 +5,7 @@ import Foundation
 import System
 import WebSocket
 
-/// A change that a device was told of.
+/// A change that a device received.
 public struct Heard: Sendable, Equatable {
     public var device: String
     public var topic: String
@@ -14,23 +14,24 @@ public struct Heard: Sendable, Equatable {
     public var row: Int
 }
 
-/// Error for a device that does not behave as the script expects.
+/// Error of a rehearsal in which a device does not see what the script expects.
 public struct RehearsalError: Error, Sendable, CustomStringConvertible {
     public let description: String
 }
 
-/// A client device of the script: a socket to the hub, its channels, and the changes it was told of.
+/// A client device of the script: a socket to the hub, its channels, and the changes that it received.
 ///
-/// One thread at a time uses a device, and blocks until the expected message comes.
+/// Only one thread at a time uses a device. Its calls block until the expected message arrives.
 final class Device: @unchecked Sendable {
-    // Guarded by use: by the script's thread, or by the thread that watches the sockets while a hub ends.
+    // No lock: the script's thread uses the device, except while a hub ends. Then the thread that watches the sockets
+    // does.
 
-    /// Behavior after a reconnect: resume from the last position, or begin anew, as a reloaded page does.
+    /// Behavior after a reconnect: the device resumes from its last position, or begins anew like a reloaded page.
     enum Kind { case goesOn, beginsAnew }
 
     struct Channel {
         var topic: String
-        /// Bindings in the form that clients send.
+        /// Bindings as a JSON text, in the form that clients send.
         var bindings: String
         var joinedBy = ""
     }
@@ -39,6 +40,7 @@ final class Device: @unchecked Sendable {
     private let person: DemoDatabase.Person
     private let kind: Kind
     private(set) var channels: [Channel]
+    /// Changes that the device received, in order.
     private(set) var heard: [Heard] = []
 
     private var descriptor: Int32 = -1
@@ -69,19 +71,19 @@ final class Device: @unchecked Sendable {
 
     // MARK: Actions
 
-    /// Connects, and joins all its channels.
+    /// Connects to the hub and joins all the device's channels.
     func come(to port: UInt16, secret: String) throws {
         precondition(descriptor < 0, "\(name) has a socket")
         decoder = Self.decoder()
         (unread, hasEnded, promised, replies) = ([], false, [], [:])
-        // A reloaded page numbers its messages from one.
+        // A reloaded page numbers its messages from one again.
         if case .beginsAnew = kind { lastRef = 0 }
         let token = token(secret)
         try connect(to: port, token)
         for index in channels.indices { try join(index, token) }
     }
 
-    /// Resets the socket without closing it properly, as a network failure does.
+    /// Resets the socket without a closing handshake, as a network failure does.
     func cut() {
         guard descriptor >= 0 else { return }
         StreamSocket.reset(descriptor)
@@ -102,17 +104,17 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    /// Waits until the device has read everything sent so far and the hub knows that.
+    /// Waits until the device has read everything that the hub has sent so far, and the hub knows it.
     func catchUp() throws {
-        // The hub's ping comes behind the sent messages. The device answers the ping before it reads the second
-        // heartbeat's reply.
+        // The hub's ping follows the messages that it has sent. The device answers the ping before it reads the reply
+        // to the second heartbeat.
         for _ in 0..<2 {
             let ref = try push("phoenix", "heartbeat", "{}", joinedBy: nil)
             try listen("a heartbeat's answer") { replies[ref] != nil }
         }
     }
 
-    /// Reads until the hub has ended.
+    /// Reads until the hub has closed the socket, and closes it too.
     func awaitEnd() {
         while !hasEnded { do { try listen("the hub's end") { hasEnded } } catch { hasEnded = true } }
         cut()

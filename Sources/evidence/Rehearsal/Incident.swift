@@ -2,18 +2,19 @@ import Embedded
 import Postgres
 import System
 
-/// Surroundings in which an incident is played.
+/// Environment in which an incident is played: a database, a hub, and a report of the steps.
 public struct IncidentStage {
-    /// Connection of a superuser.
+    /// Connection to the database as a superuser.
     public var connection: Connection
-    /// Secret by which the hub verifies tokens.
+    /// Secret with which the hub verifies tokens.
     public var secret: String
+    /// Returns the hub's present port.
     public var port: () -> UInt16
     /// Stops the hub, calls `meanwhile`, and starts the hub again.
     public var deploy: (_ meanwhile: () throws -> Void) throws -> Void
-    /// Waits until the log has the catalog as recorded at that time (microseconds since 1970) or later.
+    /// Waits until the log contains a record of the catalog that was made at `time` (microseconds since 1970) or later.
     public var awaitCatalog: (_ time: Int64) throws -> Void
-    /// Reports a step when it happens.
+    /// Reports a step as soon as it has happened.
     public var say: (IncidentStep) throws -> Void
 
     public init(
@@ -26,25 +27,25 @@ public struct IncidentStage {
     }
 }
 
-/// A step of the incident, with its time in microseconds since 1970.
+/// A step of the incident. `time` is in microseconds since 1970.
 public struct IncidentStep: Sendable {
     public var time: Int64
-    /// Number of the committed transaction, if the step committed one.
+    /// Id of the transaction that the step committed; nil if it committed none.
     public var xid: String?
     public var text: String
 }
 
-/// A transaction of the script, with its name and number.
+/// A committed transaction of the script: its name and its transaction id.
 public struct IncidentTransaction: Sendable {
     public var name: String
     public var xid: UInt64
 }
 
-/// Scripted incident in an office. Commands can be asked about it afterwards.
+/// Incident in an office, played by a script. It fills a log about which the commands can then be asked.
 ///
-/// Ana and Ben work on listing 5; Ana also works on listing 7. Notes on a listing are visible to its colleagues. Ana's
-/// phone and Ben's phone show listing 5. Ben's phone and laptop show toasts. Then Ben is removed from the listing,
-/// loses his sockets and is added again. A migration goes wrong and is repaired, and the hub is restarted.
+/// Ana and Ben work on listing 5; Ana also works on listing 7. The policy shows notes on a listing to its colleagues.
+/// Ana's phone and Ben's phone show listing 5. Ben's phone and laptop show toasts. Ben is removed from the listing,
+/// loses his sockets and is added again. A migration contains a wrong policy and is undone, and the hub is restarted.
 public final class Incident {
     private let stage: IncidentStage
     public private(set) var transactions: [IncidentTransaction] = []
@@ -52,13 +53,14 @@ public final class Incident {
     private let ben: Device
     private let laptop: Device
 
-    /// Migration that goes wrong. `remedy` is the migration that repairs it.
+    /// Migration with a wrong policy: it lets only the author read a note.
     public static let migration = #"ALTER POLICY "colleagues read notes" ON office.notes USING (author = auth.uid());"#
+    /// Migration that undoes `migration`.
     public static let remedy = """
         ALTER POLICY "colleagues read notes" ON office.notes
             USING (listing IN (SELECT c.listing FROM office.colleagues c WHERE c.person = auth.uid()));
         """
-    /// Value of the masked column `seller_phone`. Commands show it only if the user asks for it.
+    /// Value of the masked column `seller_phone`. Commands show it only if the user unmasks the column.
     public static let phone = "+44 20 7946 0958"
 
     public init(_ stage: IncidentStage) {
@@ -75,10 +77,10 @@ public final class Incident {
     public static let ana = DemoDatabase.people[0]
     public static let ben = DemoDatabase.people[1]
 
-    /// Changes that the devices were told of, device by device, each in its order.
+    /// Changes that the devices received: first all changes of one device, in order, then those of the next.
     public var heard: [Heard] { [ana, ben, laptop].flatMap(\.heard) }
 
-    /// Plays the incident, from the first socket to the last.
+    /// Plays the whole incident, from the first connection to the last.
     public func play() throws {
         try everybodyComes()
         try somebodyIsTakenOff()
@@ -142,7 +144,8 @@ public final class Incident {
     private func theHubIsRestarted() throws {
         let devices = [ana, ben, laptop]
         for device in devices { try device.catchUp() }
-        // The devices notice the end while the hub shuts down, because the hub waits for them.
+        // The hub waits for its clients while it shuts down, so the devices must handle the end of their sockets
+        // meanwhile.
         let watch = try BackgroundThread("devices") { for device in devices { device.awaitEnd() } }
         try say("a deployment stops the hub")
         let ended = Clock.unixMicroseconds()
@@ -154,7 +157,7 @@ public final class Incident {
         try come(ana, "ana's phone reconnects and resumes where it was")
         try come(ben, "ben's phone reconnects and resumes where it was")
         try come(laptop, "ben's laptop opens its page again")
-        // Without a newer catalog record, the log could not show by which policies the devices were told.
+        // With an older record of the catalog, the log could not show by which policies the hub decided.
         try stage.awaitCatalog(ended)
         try told([ana, ben], "INSERT", "notes", 5)
         try commit("note 1 deleted", "DELETE FROM office.notes WHERE id = 1", "ana deletes note 1")
@@ -189,8 +192,8 @@ public final class Incident {
         try say(text, xid: xid)
     }
 
-    /// Commits a migration and waits for its catalog record. A state of the catalog that lasts less than a second might
-    /// not be recorded.
+    /// Commits a migration and waits until the log has a record of the new catalog. Otherwise a catalog that lasts less
+    /// than a second might not be recorded.
     private func migrate(_ name: String, _ sql: String, _ text: String) throws {
         let before = Clock.unixMicroseconds()
         try commit(name, sql, text)

@@ -3,8 +3,8 @@ import Diagnostics
 import History
 import Postgres
 
-/// Target that makes the changes in a database. Each transaction of the log becomes one transaction there, with a
-/// message in the WAL that states its origin. Must be used by one thread only.
+/// Target that repeats the changes in a database. Each transaction of the log becomes one transaction of that database,
+/// with a message in the WAL that states its origin. Only one thread may use it.
 public final class DatabaseTarget: ReplayTarget {
     private let connection: Connection
     private let request: ReplayRequest
@@ -12,10 +12,12 @@ public final class DatabaseTarget: ReplayTarget {
     private var statements: [UInt64: RowStatements] = [:]
     private var mark: ReplayMark?
     private var prepared: Set<String> = []
-    /// Statements that are not sent yet; `queuedBytes` is their total size.
+    /// Statements that were not sent to PostgreSQL yet.
     private var queue: [Queued] = []
+    /// Total size in bytes of the statements in `queue`.
     private var queuedBytes = 0
-    /// Tables to truncate by one statement, because they may refer to each other.
+    /// Tables that one TRUNCATE statement must empty together, because they may refer to each other, and the change
+    /// that asked for it.
     private var emptied: (tables: [TableName], change: RecordedChange)?
 
     private struct Queued {
@@ -26,19 +28,22 @@ public final class DatabaseTarget: ReplayTarget {
         var isOfARow: Bool
     }
 
-    /// - Parameter isInterrupted: true if the user wants to end the replay; called while waiting for PostgreSQL.
+    /// Makes a target for the database of a connection.
+    ///
+    /// - Parameter isInterrupted: returns true if the user wants to end the replay. Called while the target waits for
+    ///   PostgreSQL.
     public init(_ connection: Connection, _ request: ReplayRequest, isInterrupted: @escaping () -> Bool = { false }) {
         self.connection = connection
         self.request = request
         connection.isStillWanted = { !isInterrupted() }
     }
 
-    /// Disables triggers and foreign keys of the target, because the log already contains their effects.
+    /// Disables triggers and foreign keys in the target's session, because the log already contains their effects.
     public func withoutTriggers() throws(PostgresError) {
         try connection.execute("SET session_replication_role = replica")
     }
 
-    /// Returns the reasons, in words, why the plan cannot be replayed here; empty if it can.
+    /// Returns texts with the reasons why this database cannot take the plan's changes; empty if it can.
     public func obstacles(_ plan: ReplayPlan) throws(PostgresError) -> [String] {
         var found: [String] = []
         for table in plan.tables {
@@ -118,7 +123,7 @@ public final class DatabaseTarget: ReplayTarget {
         sayEmptied()
         try send()
         guard let mark else { preconditionFailure("what is committed has begun") }
-        // A caller that gave up waiting for COMMIT could not know its result.
+        // The commit is not interrupted: a caller that gave up waiting would not know whether it took effect.
         let isStillWanted = connection.isStillWanted
         connection.isStillWanted = nil
         defer { connection.isStillWanted = isStillWanted }
@@ -136,7 +141,7 @@ public final class DatabaseTarget: ReplayTarget {
         emptied = nil
         guard mark != nil else { return }
         mark = nil
-        // If the connection is lost, the server rolls back by itself.
+        // If the connection is lost, the server rolls the transaction back.
         if connection.isUsable { _ = try? connection.execute("ROLLBACK") }
     }
 
@@ -168,7 +173,7 @@ public final class DatabaseTarget: ReplayTarget {
 
     private func conflict(_ error: PostgresError, at offset: UInt64, _ table: TableName?) throws -> ReplayConflict {
         guard !error.isConnectionLost, let state = error.sqlState else { throw error }
-        // Errors about constraints and names contain no values of rows; other errors may.
+        // Errors of these classes (constraints, names) contain no values of rows. Other errors may contain some.
         let reason = ["23", "42"].contains { state.hasPrefix($0) } ? error.message : "PostgreSQL does not accept it"
         return ReplayConflict(offset: offset, table: table, reason: "\(reason) (SQLSTATE \(state))")
     }

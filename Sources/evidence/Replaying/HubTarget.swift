@@ -5,20 +5,20 @@ import Diagnostics
 import History
 import System
 
-/// Target that broadcasts changes on channels of a hub. Each broadcast contains the change as clients see it, and its
-/// mark.
+/// Target that broadcasts the changes on channels of a hub. Each broadcast contains a change in the form that clients
+/// receive, and the mark of its transaction.
 ///
-/// A transaction is normally one request: the hub accepts all of its messages or none. A large transaction needs
-/// several requests.
+/// A transaction is normally one request, of which the hub accepts all messages or none. A large transaction is divided
+/// into several requests.
 public final class HubTarget: ReplayTarget {
     public struct Settings: Sendable {
         public var hub: HubAddress
         public var token: String
-        /// Channel for all tables; nil means one channel for each table, `replay:SCHEMA.TABLE`.
+        /// Channel for the changes of all tables. Nil means one channel for each table, `replay:SCHEMA.TABLE`.
         public var channel: String?
         public var isPrivate = false
 
-        /// Certificates that are trusted in addition to the system's.
+        /// File of certificates to trust in addition to the system's.
         public var certificates: String?
 
         public init(_ hub: HubAddress, token: String) {
@@ -32,8 +32,9 @@ public final class HubTarget: ReplayTarget {
     private let http: HubRequest
     private let rest: (UInt64) -> Void
     private var messages = ByteWriter(capacity: 4096)
+    /// Number of messages in `messages`.
     private var count = 0
-    /// First of the messages that are not sent yet.
+    /// Offset and table of the first message in `messages`; nil if there is none.
     private var first: (offset: UInt64, table: TableName)?
 
     public init(
@@ -113,10 +114,11 @@ public final class HubTarget: ReplayTarget {
         throw HubFailure("\(settings.hub) has no room for more messages (HTTP 429)")
     }
 
+    /// Nanoseconds to wait after the hub has answered that it has no room for more messages.
     private static let pause: UInt64 = 500_000_000
 }
 
-/// A change in the form that clients receive, as the content of a broadcast.
+/// A change in the form that clients receive, which becomes the payload of a broadcast.
 struct BroadcastChange {
     private let change: RecordedChange
     private let relation: RecordedRelation
@@ -164,7 +166,7 @@ struct BroadcastChange {
         JSONText.appendString(value, to: &writer)
     }
 
-    /// Appends an object of the values. Unknown values are left out.
+    /// Appends the values as a JSON object. Leaves unknown values out.
     private func append(_ values: [(Int, RowValue?)], to writer: inout ByteWriter) {
         writer.append("{")
         var isFirst = true

@@ -1,7 +1,7 @@
-/// Pacing of a replay: computes from commit times how long each transaction has to wait.
+/// Schedule of a replay: computes from the commit times how long each transaction has to wait.
 public struct Pacer: Sendable {
     public enum Speed: Sendable, Equatable {
-        /// Multiple of the original speed.
+        /// A multiple of the original speed.
         case times(Double)
         case maximum
 
@@ -9,13 +9,14 @@ public struct Pacer: Sendable {
     }
 
     public let speed: Speed
-    /// Commit time of the first transaction, and the time at which it was played.
+    /// Commit time of the first transaction, in microseconds since 1970, and the monotonic time in nanoseconds at which
+    /// it was played.
     private var begin: (commit: Int64, played: UInt64)?
 
     public init(_ speed: Speed) { self.speed = speed }
 
-    /// Returns the nanoseconds from `now` until a transaction with this commit time is due. A late transaction does not
-    /// wait, and neither do the next ones until the delay is made up.
+    /// Returns the nanoseconds from `now` until the transaction with this commit time is due. If the replay is late,
+    /// returns 0, and so for the following transactions until the delay is made up.
     public mutating func wait(for commit: Int64, now: UInt64) -> UInt64 {
         guard case .times = speed else { return 0 }
         guard let begin else {
@@ -26,10 +27,11 @@ public struct Pacer: Sendable {
         return due > now ? due - now : 0
     }
 
-    /// Shifts the schedule by a pause that the user made.
+    /// Shifts the schedule by the nanoseconds for which the user paused the replay.
     public mutating func heldUp(for nanoseconds: UInt64) { begin?.played += nanoseconds }
 
-    /// Returns the time between two commits at this speed; 0 if the second has an earlier time, as commits may.
+    /// Returns the nanoseconds between two commits at this speed. Returns 0 if the second commit time is earlier, which
+    /// can happen.
     public func nanoseconds(from first: Int64, to commit: Int64) -> UInt64 {
         guard case .times(let factor) = speed, commit > first else { return 0 }
         return UInt64(min(Double(commit - first) * 1000 / factor, 1e18))
@@ -39,7 +41,7 @@ public struct Pacer: Sendable {
 extension Pacer.Speed {
     private static let range = 0.001...1_000_000.0
 
-    /// Parses `original`, `max`, `x10` or `x0.5`.
+    /// Parses a speed: `original`, `max`, `x10` or `x0.5`.
     public init?(_ text: String) {
         switch text {
         case "original": self = .original

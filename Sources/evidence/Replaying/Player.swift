@@ -3,15 +3,16 @@ import Change
 import History
 import System
 
-/// Replay of a window of the log: sends its transactions to a target, each at its time.
+/// Player of a replay: reads a window of the log and sends its transactions to a target, each when it is due.
 ///
-/// The player holds one change at a time. The clock, the waiting and the user's answers come from `Surroundings`.
+/// The player holds only one change in memory. It gets the clock, the waiting and the user's answers from
+/// `Surroundings`.
 public struct Player: ~Copyable {
     public struct Settings: Sendable {
         public var speed = Pacer.Speed.original
-        /// True to ask before each transaction.
+        /// True if the player asks the user before each transaction.
         public var steps = false
-        /// Conditions on rows: the player asks before each transaction that has such a row.
+        /// Conditions on rows. The player asks the user before each transaction with a row that meets one of them.
         public var pause: [RowCondition] = []
         public var skipsConflicts = false
 
@@ -20,17 +21,18 @@ public struct Player: ~Copyable {
 
     public enum Answer: Sendable {
         case next
-        /// Continue, and stop asking at each step.
+        /// Continue, and do not ask before each transaction any more.
         case goOn
         case stop
     }
 
-    /// Functions through which the player uses the outside world.
+    /// Functions with which the player uses the clock, waits, and asks the user.
     public struct Surroundings {
         public var time: any TimeSource = KernelTime()
         public var rest: (UInt64) -> Void = { BackgroundThread.rest(nanoseconds: $0) }
         public var isInterrupted: () -> Bool = { false }
-        /// Asks before the transaction that begins at the mark. The flag tells if the reason is a step.
+        /// Asks the user whether to play the transaction of the mark. `isStep` is true if the player asks before each
+        /// transaction, and false if a condition of `pause` is met.
         public var ask: (ReplayMark, _ isStep: Bool) -> Answer = { _, _ in .next }
         public var note: (ReplayReport) -> Void = { _ in }
 
@@ -50,12 +52,14 @@ public struct Player: ~Copyable {
     private enum Stage {
         case between
         case playing(ReplayMark, changes: UInt64)
-        /// Skips the rest of a transaction that was given up.
+        /// The player skips the rest of a transaction that had a conflict.
         case skipping(TransactionInfo)
     }
     private var stage = Stage.between
 
-    /// - Parameter plan: plan of the same request.
+    /// Makes a player.
+    ///
+    /// - Parameter plan: plan that was made from the same request.
     public init(
         _ request: ReplayRequest, _ plan: ReplayPlan, of log: HistoryLog, to target: any ReplayTarget,
         _ settings: Settings, _ surroundings: Surroundings
@@ -72,7 +76,8 @@ public struct Player: ~Copyable {
         steps = settings.steps
     }
 
-    /// Plays until the window's end, or until something stops the replay. The report tells the reason and the place.
+    /// Plays until the end of the window, or until something stops the replay. `report` states what stopped it, and
+    /// where.
     public mutating func play() throws {
         do {
             while let item = try reader.next() {
@@ -90,7 +95,7 @@ public struct Player: ~Copyable {
         }
     }
 
-    /// Plays a change; returns false if the replay stops.
+    /// Plays a change. Returns false if the replay has stopped.
     private mutating func play(_ change: RecordedChange) throws -> Bool {
         switch stage {
         case .skipping(let info) where info.isSame(as: change.transaction): return true
@@ -133,7 +138,8 @@ public struct Player: ~Copyable {
         return true
     }
 
-    /// Runs `body`; returns false if a conflict ends the replay.
+    /// Runs `body`, and rolls the transaction back if there is a conflict. Returns false if the conflict stops the
+    /// replay.
     private mutating func attempt(_ body: (any ReplayTarget) throws -> Void) throws -> Bool {
         do {
             try body(target)
@@ -170,7 +176,7 @@ public struct Player: ~Copyable {
             }
             pacer.heldUp(for: surroundings.time.monotonicNanoseconds() - before)
         }
-        // While stepping, the user decides when each transaction comes.
+        // The user decides when each transaction is played.
         if steps { return true }
         while true {
             if surroundings.isInterrupted() { throw ReplayInterruption() }
@@ -182,17 +188,17 @@ public struct Player: ~Copyable {
         }
     }
 
-    /// Longest rest before the player checks for an interruption again.
+    /// Nanoseconds after which a waiting player checks again whether the user interrupts it.
     private static let longestRest: UInt64 = 100_000_000
 }
 
-/// Reader that looks ahead for the next transaction to pause before.
+/// Search for the next transaction with a row that meets a condition. It reads the log ahead of the player.
 struct PauseFinder: ~Copyable {
     private var reader: HistoryReader
     private var next: RecordedChange?
     private var isAtEnd: Bool
 
-    /// Prepares the search. Without conditions there are no pauses.
+    /// Starts the search. Without conditions it finds nothing.
     init(_ conditions: [RowCondition], _ query: HistoryQuery, _ log: HistoryLog) throws {
         var query = query
         query.conditions += conditions

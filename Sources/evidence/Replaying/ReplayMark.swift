@@ -2,15 +2,15 @@ import Bytes
 import Change
 import History
 
-/// Origin of a replayed transaction in the log.
+/// Origin of a replayed transaction: its place in the log, and the replay's name.
 public struct ReplayMark: Sendable, Equatable {
-    /// Prefix of the marks' messages in the WAL.
+    /// Prefix of the WAL messages that contain marks.
     public static let prefix = "tidewire.replay"
 
     public var offset: UInt64
     public var epoch: UInt64
     public var transaction: TransactionInfo
-    /// Name that the user gave the replay; empty without one.
+    /// Name that the user gave the replay; empty if there is none.
     public var tag: String
 
     public init(_ change: RecordedChange, tag: String) {
@@ -20,7 +20,8 @@ public struct ReplayMark: Sendable, Equatable {
         self.tag = tag
     }
 
-    /// The mark as JSON: `{"offset":…,"epoch":…,"lsn":…,"xid":…,"time":…,"tag":…}`. An empty tag is left out.
+    /// The mark as JSON: `{"offset":…,"epoch":…,"lsn":…,"xid":…,"time":…,"tag":…}`. Without a tag, the member is left
+    /// out.
     public var json: String {
         var writer = ByteWriter(capacity: 160)
         writer.append("{\"offset\":\(offset),\"epoch\":\"\(Hex.text(epoch))\",\"lsn\":\"\(transaction.commitLSN)\",")

@@ -2,10 +2,10 @@ import Change
 import EventLog
 import History
 
-/// Selection of the changes of a log to replay.
+/// Selection of the changes in the log that a replay repeats.
 public struct ReplayRequest: Sendable {
     public var query: HistoryQuery
-    /// Names of tables in the target that differ from the names in the log.
+    /// Name in the target by name in the log, for tables whose names differ.
     public var names: [TableName: TableName] = [:]
     public var tag = ""
 
@@ -13,12 +13,12 @@ public struct ReplayRequest: Sendable {
 
     func target(of table: TableName) -> TableName { names[table] ?? table }
 
-    /// True if the table's rows are skipped. Rows of `realtime.messages` would be broadcast again in the target, so
-    /// they are replayed only if the query names the table.
+    /// True if the replay skips rows of the table. Rows of `realtime.messages` would be broadcast again in the target,
+    /// so the replay includes them only if the query names tables.
     func leavesOut(_ relation: Relation) -> Bool { MessageTable.holds(relation) && query.tables.isEmpty }
 }
 
-/// Result of reading a window of the log once: everything that its replay will do.
+/// Summary of a window of the log, made by reading it once: everything that its replay will do.
 public struct ReplayPlan: Sendable {
     public struct Counts: Sendable, Equatable {
         public var inserts: UInt64 = 0
@@ -43,34 +43,37 @@ public struct ReplayPlan: Sendable {
         public let source: TableName
         public let target: TableName
         public var counts = Counts()
-        /// All schemas that the table has in the window, with the masked columns of each.
+        /// All schemas that the table has in the window, each with the indexes of its masked columns.
         public var relations: [(relation: RecordedRelation, masked: Set<Int>)] = []
         /// Names of the columns whose values are masked.
         public var maskedColumns: [String] = []
     }
 
-    /// Tables in the order in which they first occur.
+    /// Tables in the order in which they first occur in the window.
     public private(set) var tables: [Table] = []
     public private(set) var transactions: UInt64 = 0
     public private(set) var messages: UInt64 = 0
     public private(set) var messageRows: UInt64 = 0
-    /// Number of changes that were forgotten. Nothing is left of them to replay.
+    /// Number of changes whose values were removed by `tidewire log forget`, so that they cannot be replayed.
     public private(set) var forgotten: UInt64 = 0
     public private(set) var gaps: [RecordedGap] = []
-    /// Offsets of the first and the last change.
+    /// Offsets of the first and the last change; nil if there is none.
     public private(set) var offsets: ClosedRange<UInt64>?
-    /// Earliest and latest commit time.
+    /// Earliest and latest commit time, in microseconds since 1970; nil if there is no change.
     public private(set) var times: ClosedRange<Int64>?
-    /// Query of the request, with the end of the log as its end if it had none. The replay uses this query.
+    /// Query of the request, which the replay uses. If the request has no end, it ends at the present end of the log.
     public let query: HistoryQuery
     private var places: [TableName: Int] = [:]
 
-    /// - Parameter note: called now and then with the offset reached; returns false to cancel.
+    /// Reads the window and makes the plan.
+    ///
+    /// - Parameter note: called from time to time with the offset that was reached. If it returns false, the reading is
+    ///   cancelled.
     public init(
         _ request: ReplayRequest, of log: HistoryLog, _ note: (UInt64) -> Bool = { _ in true }
     ) throws {
         var query = request.query
-        // Changes that are logged during the replay do not belong to it.
+        // Changes that are logged during the replay must not become a part of it.
         if query.to == nil { query.to = .offset(try log.segments().last?.endOffset ?? 0) }
         self.query = query
         var reader = try HistoryReader(log, query)
@@ -127,6 +130,7 @@ public struct ReplayPlan: Sendable {
 }
 
 extension TransactionInfo {
-    /// True if both belong to the same transaction. Each part of a large transaction has a head of its own.
+    /// True if both belong to the same transaction. A large transaction is logged in several parts, each with its own
+    /// information.
     func isSame(as other: TransactionInfo) -> Bool { commitLSN == other.commitLSN && xid == other.xid }
 }

@@ -1,9 +1,9 @@
-/// Progress of a replay, and how it ended.
+/// Progress of a replay, and the reason of its end.
 public struct ReplayReport: Sendable, Equatable {
     public enum End: Sendable, Equatable {
         case whole
         case interrupted
-        /// The user stopped the replay.
+        /// The user stopped the replay at a question.
         case stopped
         case conflict
     }
@@ -11,14 +11,14 @@ public struct ReplayReport: Sendable, Equatable {
     public var end = End.whole
     public var transactions: UInt64 = 0
     public var changes: UInt64 = 0
-    /// Number of transactions that were skipped because of conflicts.
+    /// Number of transactions that the player skipped because of a conflict.
     public var skipped: UInt64 = 0
-    /// First conflicts, up to a limit.
+    /// First conflicts; at most `mostConflicts` are kept.
     public private(set) var conflicts: [ReplayConflict] = []
-    /// Offset of the transaction that was not played to its end; nil between transactions.
+    /// Offset at which the transaction begins that was begun last and not committed; nil if the last one was committed.
     public var next: UInt64?
 
-    /// Maximum number of conflicts to keep.
+    /// Maximum number of conflicts that are kept.
     private static let mostConflicts = 20
 
     mutating func add(_ conflict: ReplayConflict) {

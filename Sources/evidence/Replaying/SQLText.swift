@@ -1,10 +1,10 @@
 import Change
 import History
 
-/// Writer of values and names in SQL.
+/// Writer of values and names as SQL text.
 public enum SQLText {
-    /// Returns a literal from which PostgreSQL makes the value by the column's type. The literal is correct for any
-    /// setting of standard_conforming_strings.
+    /// Returns a string literal that PostgreSQL converts to the column's type. It is correct for any setting of
+    /// standard_conforming_strings.
     public static func literal(_ text: String) -> String {
         var literal = "'"
         var hasBackslash = false
@@ -20,19 +20,21 @@ public enum SQLText {
     }
 
     public static func name(_ name: String) -> String {
-        // Always quoted, because a plain name may be a keyword.
+        // Names are always quoted, because an unquoted name may be a keyword.
         "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
     }
 
     public static func name(_ table: TableName) -> String { name(table.schema) + "." + name(table.name) }
 }
 
-/// Statements that write rows of a table of the log into a target table. The use of each column is decided once.
+/// Statements that write rows of one table of the log to a table of the target. How each column is used is decided
+/// once.
 public struct RowStatements: Sendable {
     public let source: Relation
     public let target: TargetTable
     private let table: String
-    /// Target columns, in the order of the log's columns; nil if the target has no column of that name.
+    /// Columns of the target, in the order of the log's columns; nil for a column whose name the target table does not
+    /// have.
     private let columns: [TargetTable.Column?]
     private let names: [String]
     private let key: [Int]
@@ -46,7 +48,7 @@ public struct RowStatements: Sendable {
         key = source.keyColumns
     }
 
-    /// Returns the reasons, in words, why rows of this table cannot be written to the target.
+    /// Returns texts with the reasons why rows of this table cannot be written to the target; empty if they can.
     public func obstacles(hiding isMasked: (Int) -> Bool) -> [String] {
         source.columns.indices.compactMap { index in
             let name = SQLName.quoted(source.columns[index].name)
@@ -60,7 +62,7 @@ public struct RowStatements: Sendable {
 
     // MARK: Values
 
-    /// Returns the literal of a value; nil for an unknown value.
+    /// Returns a value as an SQL literal; nil if the value is unknown.
     private func literal(_ value: RowValue, _ column: TargetTable.Column) -> String? {
         switch value {
         case .unchanged, .binary: nil
@@ -70,7 +72,7 @@ public struct RowStatements: Sendable {
         }
     }
 
-    /// Returns the text cut to the column's length. Marks may have made JSON in the text longer.
+    /// Returns the text, cut to the column's length. Masking may have made a JSON text longer than the column allows.
     private func fitting(_ text: String, _ column: TargetTable.Column) -> String {
         guard let most = column.type.characters, text.utf8.count > most, text.unicodeScalars.count > most else {
             return text
@@ -86,7 +88,7 @@ public struct RowStatements: Sendable {
         return heading(names) + "(" + values.joined(separator: ", ") + ")"
     }
 
-    /// Returns the columns that get values, and the values.
+    /// Returns the names of the columns that can be set, and their values as literals.
     public func insertable(_ row: [RowValue]) -> (names: [String], values: [String]) {
         var (given, values): ([String], [String]) = ([], [])
         for index in row.indices {
@@ -99,7 +101,7 @@ public struct RowStatements: Sendable {
         return (given, values)
     }
 
-    /// Returns the part of the statement before the rows.
+    /// Returns the beginning of an INSERT statement, up to the rows.
     public func heading(_ names: [String]) -> String {
         "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
     }
@@ -113,7 +115,7 @@ public struct RowStatements: Sendable {
             else { continue }
             settings.append("\(names[index]) = \(value)")
         }
-        // No column can be set. The statement still checks that the row exists.
+        // There is no column to set. The statement only checks that the row exists.
         if settings.isEmpty { return "SELECT FROM \(table) WHERE \(place)" }
         return "UPDATE \(table) SET \(settings.joined(separator: ", ")) WHERE \(place)"
     }
@@ -122,8 +124,8 @@ public struct RowStatements: Sendable {
         place(of: change).map { "DELETE FROM \(table) WHERE \($0)" }
     }
 
-    /// Returns the condition that finds the row: by its key before the change or, without a key, by all known values.
-    /// Nil if nothing is known.
+    /// Returns a condition that finds the row by its key before the change. Without a key it compares all known values.
+    /// Nil if no value is known.
     private func place(of change: RecordedChange) -> String? {
         if key.isEmpty { return wholeRow(change) }
         let values = change.oldKey ?? change.key.map(\.value)
@@ -136,7 +138,7 @@ public struct RowStatements: Sendable {
         return conditions.joined(separator: " AND ")
     }
 
-    /// Returns a condition that finds one of the equal rows. A table without a key may have a row more than once.
+    /// Returns a condition that finds exactly one of several equal rows, which a table without a key may have.
     private func wholeRow(_ change: RecordedChange) -> String? {
         var conditions: [String] = []
         for index in change.old.indices {
@@ -152,10 +154,10 @@ public struct RowStatements: Sendable {
 
     private func condition(_ name: String, _ value: RowValue, _ literal: String, _ type: TargetType) -> String {
         if literal == "NULL" { return name + " IS NULL" }
-        // A stand-in may be spelled in another way than PostgreSQL does, so it is compared by its value. A value of the
-        // log has PostgreSQL's spelling and is compared by its text: some types cannot be compared, and some values
-        // equal different ones. A cast to text would change the spelling of some types (boolean, inet); format keeps
-        // the spelling that is sent.
+        // A stand-in for a masked value may be written differently than PostgreSQL writes it, so values are compared. A
+        // value of the log is written as PostgreSQL writes it, so texts are compared: some types have no comparison,
+        // and some equal values differ in their text. A cast to text changes the text of some types (boolean, inet).
+        // `format` keeps the text that PostgreSQL sends to clients.
         if case .masked = value, type.hasEquality { return "\(name) = \(literal)" }
         let condition = "format('%s', \(name)) = \(literal)"
         return literal == "''" ? "\(condition) AND num_nulls(\(name)) = 0" : condition
@@ -163,7 +165,7 @@ public struct RowStatements: Sendable {
 }
 
 extension RowStatements {
-    /// Returns one statement for tables that were truncated together.
+    /// Returns one TRUNCATE statement for tables that were truncated together.
     public static func truncate(_ tables: [TableName], cascades: Bool, restartsIdentity: Bool) -> String {
         "TRUNCATE " + tables.map(SQLText.name).joined(separator: ", ")
             + (restartsIdentity ? " RESTART IDENTITY" : "") + (cascades ? " CASCADE" : "")

@@ -2,21 +2,23 @@ import Change
 import EventLog
 import History
 
-/// SQL script that fills a database with the rows that the log knows at a place, masked as the log was opened.
+/// SQL script that fills a database with the rows that the log knows at one of its positions. Values are masked as the
+/// log was opened.
 public struct SeedScript {
     public struct Report: Sendable, Equatable {
         public var tables = 0
         public var rows = 0
-        /// Tables without a key, whose rows the log cannot tell apart.
+        /// Tables without a key. The script leaves them out, because their rows cannot be told apart in the log.
         public var leftOut: [TableName] = []
     }
 
     public struct Settings: Sendable {
-        /// Maximum number of rows of one table; they are held in memory.
+        /// Maximum number of rows per table. All rows of one table are held in memory.
         public var mostRows = 1_000_000
-        /// True if triggers and foreign keys of the filled database stay active while the script runs.
+        /// True if triggers and foreign keys stay active while the script runs.
         public var letsTriggersAct = false
-        /// References between tables, and the source of this knowledge; nil if they are unknown.
+        /// References between tables, and where they are known from. If nil, they are guessed from the names of
+        /// columns.
         public var references: (list: [TableOrder.Reference], source: TableOrder.Source)?
 
         public init() {}
@@ -26,14 +28,16 @@ public struct SeedScript {
     private let query: HistoryQuery
     private let settings: Settings
 
-    /// - Parameter query: the tables, or all tables if it names none, and the place as its end.
+    /// Makes a script.
+    ///
+    /// - Parameter query: tables to write, or none for all tables. Its end is the position in the log.
     public init(_ log: HistoryLog, _ query: HistoryQuery, _ settings: Settings) {
         self.log = log
         self.query = query
         self.settings = settings
     }
 
-    /// Settings that give the values the same meaning for every session that loads them.
+    /// Statements at the beginning that make each session read the values in the same way.
     private static let head = [
         "BEGIN;", "SET LOCAL client_encoding = 'UTF8';", "SET LOCAL DateStyle = ISO;",
         "SET LOCAL IntervalStyle = postgres;", "SET LOCAL lc_monetary = 'C';", "SET LOCAL TimeZone = 'UTC';",
@@ -45,8 +49,10 @@ public struct SeedScript {
         "-- Triggers and foreign keys do not act meanwhile.", "SET LOCAL session_replication_role = replica;",
     ]
 
-    /// - Parameter noting: called with the table being read, the number of tables before it, the number of all tables,
-    ///   and the offset in the log. An error that it throws ends the work.
+    /// Writes the script line by line, and returns what it contains.
+    ///
+    /// - Parameter noting: called with the table that is being read, the number of tables done, the number of all
+    ///   tables, and the offset reached in the log. An error that it throws ends the writing.
     public func write(
         _ line: (String) throws -> Void,
         noting: ((_ table: TableName, _ done: Int, _ all: Int, _ offset: UInt64) throws -> Void)? = nil
@@ -61,7 +67,7 @@ public struct SeedScript {
                 let rows = try TableAsOf(log, table, query, atMost: settings.mostRows) { offset in
                     try noting?(table, place, order.tables.count, offset)
                 }
-                // The same table may be listed under an older name.
+                // The query may also list the same table under an older name.
                 guard let name = rows.name, written.insert(name).inserted else { continue }
                 report.tables += 1
                 report.rows += rows.count
@@ -106,7 +112,7 @@ public struct SeedScript {
         }
     }
 
-    /// Returns an SQL comment on one line, whatever characters names contain.
+    /// Returns an SQL comment on one line. Line breaks and control characters in names become blanks.
     private static func comment(_ text: String) -> String {
         "-- " + String(text.map { $0.isNewline || $0 < " " ? " " : $0 })
     }
@@ -127,7 +133,7 @@ extension TableOrder {
     }
 }
 
-/// Rows that one statement inserts. All of them have the same columns.
+/// Rows that one INSERT statement writes. All rows of a batch set the same columns.
 private struct Batch {
     private var heading = ""
     private var rows: [String] = []
@@ -139,7 +145,7 @@ private struct Batch {
     private static let mostRows = 500
     private static let mostBytes = 1 << 20
 
-    /// Adds a row. Returns the statement for the earlier rows if the row needs a new statement.
+    /// Adds a row. If the row needs a new statement, returns the complete statement for the earlier rows.
     mutating func add(_ row: RowAsOf, to name: TableName) -> String? {
         let statements = statements(row.relation, name)
         note(row, statements)

@@ -2,18 +2,19 @@ import Bytes
 import Change
 import History
 
-/// Replacement for a masked value: a mark for text types, and a valid value made from the mark for other types. Equal
-/// values have equal stand-ins within one masking, so that rows still refer to each other. A stand-in reveals no more
-/// about a value than the mark does.
+/// Replacement for a masked value. For text types it is the mark; for other types it is a valid value that is made from
+/// the mark. Equal values have equal stand-ins within one masking, so that rows still refer to each other. A stand-in
+/// reveals no more about a value than the mark.
 public enum StandIn {
-    /// Description of the stand-ins for users.
+    /// Description of the stand-ins for users of the program.
     public static let description = """
         texts get the mark (*** and 16 digits, cut to the column's length); uuid, numbers, dates and times, boolean, bytea, \
         json and jsonb, addresses of networks, bits and enumerations a value made of the mark; arrays one element of that; \
         ranges are empty
         """
 
-    /// Returns the stand-in in PostgreSQL's input form; nil for a type without a known value.
+    /// Returns the stand-in as text that PostgreSQL accepts for the type; nil if the program knows no valid values of
+    /// the type.
     public static func text(of tag: UInt64, for type: TargetType) -> String? {
         switch type {
         case .builtIn(let oid, let modifier): builtIn(tag, oid, modifier)
@@ -27,7 +28,7 @@ public enum StandIn {
         "\"" + element.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : String($0) }.joined() + "\""
     }
 
-    /// Returns a word without special characters, for types that have a grammar.
+    /// Returns the mark as a word without special characters, for types with a syntax of their own.
     private static func word(_ tag: UInt64) -> String { "masked" + Hex.text(tag) }
 
     private static func named(_ tag: UInt64, _ name: String) -> String? {
@@ -66,7 +67,8 @@ public enum StandIn {
         case 21: String(tag % (1 << 15))
         case 23, 26, 28: String(tag % (1 << 31))
         case 1700 where modifier >= 4:
-            // From PostgreSQL's numeric_in: precision in the upper half, scale in eleven bits with their sign.
+            // As in PostgreSQL's numeric_in: the precision is in the upper half, the scale is in eleven bits with a
+            // sign.
             String(tag % powerOfTen(Int((modifier - 4) >> 16) - scale(modifier)))
         default: String(tag % 1_000_000)
         }
@@ -78,7 +80,7 @@ public enum StandIn {
         (0..<min(15, max(0, exponent))).reduce(1) { power, _ in power * 10 }
     }
 
-    /// Returns the mark, or as many of its digits as the column has room for.
+    /// Returns the mark. If the column is too short for it, returns as many of the mark's digits as fit.
     private static func cut(_ tag: UInt64, _ modifier: Int32) -> String {
         let mark = MaskMark.text(tag)
         guard modifier > 4, Int(modifier) - 4 < mark.count else { return mark }
@@ -91,7 +93,7 @@ public enum StandIn {
         return String((0..<count).map { tag >> UInt64($0 % 64) & 1 == 1 ? "1" : "0" })
     }
 
-    /// Returns a time within the fifty years after 1970.
+    /// Returns a time within the fifty years from 1970 on.
     private static func moment(_ tag: UInt64, _ oid: UInt32) -> String {
         let seconds = tag % (50 * 365 * 86_400)
         let text = TimeText.write(Int64(seconds) * 1_000_000, separator: " ")
@@ -113,7 +115,7 @@ public enum StandIn {
         case 774: return "02:" + pairs(digits.suffix(14))
         case 3220: return LSN(tag).description
         default:
-            // Derives another 64 bits from the tag, and sets version and variant of a random UUID.
+            // Derives another 64 bits from the mark, and sets version and variant of a random UUID.
             let more = Hex.text(tag &* 0x9e37_79b9_7f4a_7c15 ^ tag >> 29)
             return "\(digits.prefix(8))-\(digits.dropFirst(8).prefix(4))-4\(digits.suffix(3))"
                 + "-a\(more.prefix(3))-\(more.suffix(12))"

@@ -1,7 +1,7 @@
 import Change
 import History
 
-/// Order of tables in which each comes after the tables that its rows refer to.
+/// Order of tables in which each table follows the tables to which its rows refer.
 public struct TableOrder: Sendable {
     /// Reference from rows of `table` to rows of `referenced`.
     public struct Reference: Sendable, Hashable {
@@ -14,22 +14,23 @@ public struct TableOrder: Sendable {
         }
     }
 
-    /// Source of the knowledge about references.
+    /// Source from which the references are known.
     public enum Source: Sendable, Equatable {
-        /// The catalog as recorded in the log.
+        /// The catalog, as it is recorded in the log.
         case log
         case database
-        /// Names of columns that look like references to other tables, and nothing else.
+        /// Only the names of columns, which look like references to other tables.
         case names
     }
 
     public let source: Source
     /// All tables, each once.
     public private(set) var tables: [TableName] = []
-    /// Groups of tables that refer to each other in a circle, so that no order is correct. In the order of `tables`.
+    /// Groups of tables that refer to each other in a circle, so that none of them can be first. In the order of
+    /// `tables`.
     public private(set) var circles: [[TableName]] = []
 
-    /// Computes the order. Tables that may come in either order keep their given order.
+    /// Computes the order. If two tables may be in either order, they keep the given one.
     public init(of tables: [TableName], _ references: [Reference], from source: Source) {
         self.source = source
         var search = CircleSearch(tables, references)
@@ -38,7 +39,8 @@ public struct TableOrder: Sendable {
         circles = search.groups.filter { $0.count > 1 }.map { $0.map { tables[$0] } }
     }
 
-    /// Guesses references from names: `listing_id` refers to a table `listing`, `listings` or, for `y`, `ies`.
+    /// Guesses references from names of columns: `city_id` refers to a table `city`, or to a plural of it with `s`,
+    /// `es` or `ies`.
     public static func guessed(of relations: [RecordedRelation]) -> [Reference] {
         let tables = Set(relations.map(\.table))
         var references: [Reference] = []
@@ -55,11 +57,11 @@ public struct TableOrder: Sendable {
     }
 }
 
-/// Tarjan's search for groups that refer to each other in a circle. Finds each group after the groups that it refers
-/// to.
+/// Tarjan's algorithm, which finds groups of tables that refer to each other in a circle. A group is found after the
+/// groups to which it refers.
 private struct CircleSearch {
     private let referenced: [[Int]]
-    /// Number of each table, in the order of the visits.
+    /// Number of each table in the order of the visits; nil if it was not visited yet.
     private var numbers: [Int?]
     private var lowest: [Int]
     private var isOpen: [Bool]
@@ -82,7 +84,7 @@ private struct CircleSearch {
         isOpen = [Bool](repeating: false, count: tables.count)
     }
 
-    /// Visits a table and those that it refers to. The recursion is as deep as the chain of references.
+    /// Visits a table and the tables to which it refers. The recursion is as deep as the longest chain of references.
     mutating func visit(_ place: Int) {
         guard numbers[place] == nil else { return }
         let number = count

@@ -2,7 +2,7 @@ import Change
 import History
 import Postgres
 
-/// Reader of table definitions from a database.
+/// Reader of table definitions in a target database.
 public struct TargetCatalog {
     private let connection: Connection
 
@@ -27,7 +27,7 @@ public struct TargetCatalog {
         return TargetTable(name: name, columns: columns)
     }
 
-    /// Returns the types of the table's columns, and the types that these are built from.
+    /// Returns the types of the table's columns, including their element types and the base types of domains.
     private func types(of table: TableName) throws(PostgresError) -> TypeRows {
         let rows = try connection.query(
             """
@@ -46,12 +46,13 @@ public struct TargetCatalog {
     }
 }
 
-/// Types by their OIDs.
+/// Types of a table's columns, by OID.
 private struct TypeRows {
     private struct Row {
         var name: String
-        /// Base type of a domain. `modifier` is the length that the domain sets.
+        /// OID of a domain's base type; nil if the type is not a domain.
         var base: String?
+        /// Length or precision that a domain sets for its base type.
         var modifier: Int32
         var element: String?
         var labels: [String]

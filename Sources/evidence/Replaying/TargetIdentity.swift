@@ -3,25 +3,28 @@ import EventLog
 import History
 import Postgres
 
-/// Facts about a target database before a replay writes to it: if it is the log's source, and who follows its changes.
+/// Facts about a target database that are found before a replay writes to it: whether it is the log's source, and which
+/// slots follow it.
 public struct TargetIdentity: Sendable {
     public enum Doubt: Sendable, Equatable {
-        /// The database is the source, or a copy that cannot be distinguished from the source.
+        /// The database is the log's source, or a copy that cannot be distinguished from it.
         case source
-        /// The database is on the source's server, and nothing shows that it is another database.
+        /// The database is on the source's server, and it is not certain that it is another database.
         case sourceServer
-        /// The login may not ask which server this is.
+        /// The login has no right to ask which server this is.
         case unknownServer
-        /// Replication slots follow the database's changes, so their clients would be told of the replayed changes.
+        /// Replication slots follow the database, so clients of other programs would receive the replayed changes.
         case followed(slots: [String])
     }
 
-    /// Place as `host:port/database`. The user confirms a target by this text.
+    /// Address of the database, as `host:port/database`. The user types this text to confirm the target.
     public let place: String
     public let database: String
     public let doubts: [Doubt]
 
-    /// - Parameter sourceDatabase: name of the log's own database, if known.
+    /// Examines a database.
+    ///
+    /// - Parameter sourceDatabase: name of the log's source database; nil if unknown.
     public init(
         _ connection: Connection, against log: HistoryLog, sourceDatabase: String?
     ) throws {
@@ -47,8 +50,8 @@ public struct TargetIdentity: Sendable {
         self.doubts = doubts
     }
 
-    /// True if a table of the log has the same oid and name here. A server gives each oid once, so such a database is
-    /// the source, or was made as a copy of the source.
+    /// True if the database has a table with the oid and the name of a table in the log. A server assigns each oid
+    /// once, so such a database is the source or was copied from it.
     private static func hasSameTables(_ connection: Connection, _ log: HistoryLog) throws -> Bool {
         let tables = try log.relations().map(\.relation)
         guard !tables.isEmpty else { return false }

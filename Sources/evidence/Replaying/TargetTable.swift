@@ -1,15 +1,15 @@
 import Change
 import History
 
-/// Column of a table in the log. Target tables have a type `Column` of their own.
+/// Column of a table in the log. The name distinguishes it from the type `Column` of target tables.
 typealias RelationColumn = Column
 
-/// A table in the target of a replay.
+/// A table in the target of a replay, with its columns.
 public struct TargetTable: Sendable, Hashable {
     public struct Column: Sendable, Hashable {
         public var name: String
         public var type: TargetType
-        /// True if PostgreSQL alone computes the value.
+        /// True if only PostgreSQL can compute the column's value.
         public var isGenerated: Bool
         /// True for an identity column that accepts values only with OVERRIDING SYSTEM VALUE.
         public var isAlwaysIdentity: Bool
@@ -39,7 +39,8 @@ public struct TargetTable: Sendable, Hashable {
 }
 
 extension TargetTable {
-    /// Derives the table from the log alone: of user-defined types only the names are known, and no generated columns.
+    /// Derives the table from the log alone. Of user-defined types only the names are then known, and generated columns
+    /// are not recognized.
     public init(_ relation: Relation) {
         self.init(
             name: TableName(schema: relation.schema, name: relation.name),

@@ -1,20 +1,20 @@
-/// Type of a column, as far as it restricts the column's values.
+/// Type of a column, with the properties that restrict the column's values.
 public indirect enum TargetType: Sendable, Hashable {
-    /// A type that every PostgreSQL has, by its OID, with its length or precision.
+    /// A built-in type of PostgreSQL, by its OID. `modifier` gives its length or precision.
     case builtIn(UInt32, modifier: Int32)
     case array(of: TargetType)
     case enumeration([String])
-    /// A type of an extension or of the user, by its name.
+    /// A type of an extension, or a user-defined type, by its name.
     case named(String, modifier: Int32)
 
-    /// Maximum number of characters; nil if there is no limit.
+    /// Maximum number of characters of a value; nil if there is no limit.
     var characters: Int? {
         guard case .builtIn(let oid, let modifier) = self, oid == Self.varchar || oid == Self.blankPadded, modifier > 4
         else { return nil }
         return Int(modifier) - 4
     }
 
-    /// True if values of the type can be compared.
+    /// True if PostgreSQL has an equality operator for the type.
     var hasEquality: Bool {
         switch self {
         case .builtIn(let oid, _): ![114, 142, 600].contains(oid)
