@@ -104,7 +104,7 @@ public struct JoinProblem: Sendable, CustomStringConvertible {
 
 /// Token from which the hub takes a channel's claims.
 public enum JoinToken: Sendable, Hashable {
-    /// The token with which the client opened its socket.
+    /// The key or token with which the client opened its socket.
     case ofSocket
     case given(String)
 

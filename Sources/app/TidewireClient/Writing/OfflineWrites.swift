@@ -83,7 +83,7 @@ public final class OfflineWrites: Sendable {
     ///   - row: key of the row, as text.
     ///   - values: columns to write, with their values.
     ///   - parent: row that must exist on the server before this one, as `table/key`; nil if there is none.
-    ///   - isReplaceable: true if a newer write of the row replaces this one while it waits.
+    ///   - isReplaceable: true if this insert replaces an earlier insert of the row that still waits.
     /// - Throws: ``Refusal`` if the queue is full.
     public func add(
         _ kind: PendingWrite.Kind, table: String, row: String, values: [String: JSONValue] = [:],

@@ -25,7 +25,8 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     /// Row that must exist on the server before this one, as `table/key`: for example the post of a comment. Nil if
     /// there is none.
     public let parent: String?
-    /// True if a newer insert of the row replaces this one while it waits: for example a position on a map.
+    /// True if this insert replaces an earlier insert of the row that still waits: for example a newer position on a
+    /// map.
     public let isReplaceable: Bool
     /// Time at which the app made the write, in seconds since 1970.
     let madeAt: Double
@@ -51,7 +52,7 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     ///   - kind: operation of the write.
     ///   - values: columns to write, with their values.
     ///   - parent: row that must exist on the server before this one, as `table/key`; nil if there is none.
-    ///   - isReplaceable: true if a newer insert of the row replaces this one while it waits.
+    ///   - isReplaceable: true if this insert replaces an earlier insert of the row that still waits.
     ///   - date: time at which the app made the write.
     public init(
         id: String = UUID().uuidString, table: String, row: String, kind: Kind, values: [String: JSONValue] = [:],
