@@ -6,20 +6,20 @@ import Judging
 import Matching
 import Policy
 
-/// Policy of one holder on one table, as deliveries use it.
+/// Policy of one holder on one table, in the form that deliveries use.
 struct PolicyEntry {
-    /// Remainder of the policy for this holder, whose claims and membership keys are filled in.
+    /// Part of the policy that depends on the row: the holder's claims and membership keys are filled in.
     var predicate: Predicate
     let policy: PolicyBinding
     let table: CatalogTable
-    /// Columns that the hub sends to PostgreSQL with a row: all columns, as the table has them.
+    /// Columns of the row that the hub sends to PostgreSQL when PostgreSQL must decide: all columns of the table.
     let columns: [RowTexts.Wanted]
     let claimant: PolicySubject
-    /// Number of the change for which `past` is valid.
+    /// Number of the change that `past` belongs to.
     fileprivate var change: UInt64 = 0
     fileprivate var past = Past.hidden
 
-    /// Answer to the question if the holder may see the row as it was before a change.
+    /// Decision if the holder may see the row as it was before a change. `asked` means that PostgreSQL decides.
     fileprivate enum Past {
         case shown
         case hidden
@@ -40,7 +40,7 @@ struct PolicyEntry {
     }
 }
 
-/// Policies in use on one loop. The number of a policy is the `asker` of its predicates.
+/// Policies in use on one loop. Each has a number, by which its predicates refer to it (`Predicate.asker`).
 struct ActivePolicies {
     private(set) var entries = Slots<PolicyEntry>()
     var sampling = ShadowSampling()
@@ -55,8 +55,8 @@ struct ActivePolicies {
         entries[number]?.predicate = predicate
     }
 
-    /// Returns the form in which a member sees a change, if the member may see the new row. `change` contains the known
-    /// values of the old row.
+    /// Returns the view in which a member receives a change whose new row it may see. The view omits the old row unless
+    /// the member's policy allows it. `change` holds all that is known of the old row.
     mutating func seen(
         by member: Member, _ change: borrowing ReadableChange, _ moment: ChangeMoment,
         _ index: inout PredicateIndex, _ views: inout ViewTable, _ asked: inout AskedQuestions
@@ -107,14 +107,14 @@ struct ActivePolicies {
         return verdict
     }
 
-    /// True if nobody can tell any more who could see a row that was committed at this position, because the policy
-    /// leaves the decision to PostgreSQL.
+    /// True if the hub can no longer find out who could see a row that was committed at this position. The policy reads
+    /// memberships that only PostgreSQL knows, and PostgreSQL knows them only as they are now.
     func isUnknown(_ number: UInt32, at position: LSN) -> Bool {
         entries[number]?.policy.isUnknown(at: position) ?? false
     }
 
-    /// Queues the question to PostgreSQL whether the holder may see a row. Returns false if the row lacks a column that
-    /// the policy reads, so that the question cannot be asked.
+    /// Queues a question to PostgreSQL: may the holder see this row? Returns false if the row lacks a column that the
+    /// policy reads, so that PostgreSQL could not answer.
     func ask(
         _ number: UInt32, _ pending: PendingQuestion, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image, _ moment: UInt64, _ asked: inout AskedQuestions
@@ -131,18 +131,18 @@ struct ActivePolicies {
     }
 }
 
-/// Questions about one row for the members of one node of the predicate index.
+/// Questions about one row, shared by the members of one node of the predicate index.
 struct NodeQuestions {
     /// Verdict on the row by the filter that all members of the node share.
     let verdict: Verdict
-    /// Question to PostgreSQL if `verdict` leaves the filter open.
+    /// Question to PostgreSQL about the filter; nil if the hub could decide the filter by itself.
     let filter: Question?
     let hasFilter: Bool
     private(set) var ofFilter: PendingQuestion?
-    /// Question about the policy that was asked about last. The members of a node most often have the same policy.
+    /// Newest question about a policy. Members of a node mostly have the same policy, so the next member can share it.
     private(set) var ofPolicy: (policy: UInt32, question: PendingQuestion)?
 
-    /// Creates the questions of a node for a change, which `index` judges.
+    /// Creates the questions about a change for one node. Evaluates the node's filter with `index`.
     init(
         _ node: MatchedNode, on change: borrowing Change, _ index: inout PredicateIndex
     ) throws(ByteError) {
@@ -157,14 +157,14 @@ struct NodeQuestions {
 
 /// Questions to PostgreSQL that the hub has not sent yet.
 struct AskedQuestions {
-    /// Image of a row under a policy.
+    /// Key of a question about a policy: one image of the row in one change, under one policy.
     struct RowKey: Hashable {
         var policy: UInt64
         var change: UInt64
         var isOld: Bool
     }
 
-    /// Claimants that want to see one row, all under the same policy.
+    /// Question about one row under one policy, with all holders that want to see the row.
     struct OfRow {
         let policy: JudgedPolicy
         let row: [String?]

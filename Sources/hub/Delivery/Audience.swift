@@ -4,7 +4,7 @@ import Diagnostics
 import Net
 import Protocol
 
-/// Channel as deliveries see it: its topic, the form of its messages and the ids of its bindings.
+/// Channel as deliveries use it: its topic, the form of its messages and the ids of its bindings.
 public struct Listener {
     /// Index of the channel among the loop's channels.
     public let channel: UInt32
@@ -21,40 +21,41 @@ public struct Listener {
     }
 }
 
-/// Fields of a listener that every delivery reads. The type is plain: copying a `Listener` would count two references,
-/// which costs more than all the rest of a delivery outside the kernel.
+/// Fields of a listener that every delivery reads. The type holds no references: copying a `Listener` would count two,
+/// which costs more than all other work on a delivery in this process.
 public struct Recipient: BitwiseCopyable {
-    /// Information that the hub sends with each change.
+    /// Kind of message that the channel receives for each change.
     public enum Manner: UInt8, BitwiseCopyable, Sendable {
         case plain
-        /// Each message contains the channel's position.
+        /// Each message also contains the channel's position in the log.
         case positioned
-        /// Each message is a record of a feed and contains the position. A feed gets a limited number of changes.
+        /// Each message is a record of a feed and contains the position. The number of changes is limited.
         case feed
     }
 
-    // The fields that every delivery reads come first, close together.
+    // Every delivery reads these fields, so they come first and close together.
     let connection: ConnectionID
-    /// Offset from which changes are for the channel: the log's end when the channel was first bound. The offset moves
-    /// past transactions that the channel already has from a snapshot.
+    /// Offset of the first change that is for the channel: the log's end when the channel was first bound. The router
+    /// increases it to skip transactions that the channel already has from a snapshot.
     var since: UInt64
     private var soleEnvelopeOrNone = Self.none
-    /// Number under which sent changes are recorded for this channel; `unrecorded` if they are not recorded.
+    /// Index under which the loop records the changes sent to this channel; `unrecorded` if the loop keeps no record.
     var seat = Self.unrecorded
-    /// Number of the channel's bindings to tables. With one binding, the envelope is known beforehand.
+    /// Number of the channel's bindings to tables. A channel with one binding always uses the same envelope.
     var members: UInt32 = 0
-    /// True if an earlier delivery waits for PostgreSQL. Later deliveries then wait behind that one.
+    /// True if an earlier delivery to the channel waits for PostgreSQL. Later deliveries wait until that one is sent.
     var isHeld = false
     let isLegacy: Bool
     let wantsCompression: Bool
-    /// True if the client wants to hear of rows that leave its view. Its message for an update then depends on all that
-    /// the update means for the channel.
+    /// True if the client asked for a delete message when an update moves a row out of its view. The hub then collects
+    /// all matches of an update before it sends anything.
     let wantsMoves: Bool
     let manner: Manner
     var touch: UInt32 = 0
-    /// Offset that the hub last told the client as its position.
+    /// Offset of the position that the hub last sent to the client.
     var toldAt: UInt64
-    /// Number of the change for which `touch` is the channel's newest entry in `MatchedChannels`.
+    /// Number of the change to which `touch` belongs. `touch` is the index of the channel's newest entry in
+    /// `MatchedChannels`.
     var stamp: UInt64 = 0
 
     private static let none = UInt32.max
@@ -79,11 +80,12 @@ public struct Recipient: BitwiseCopyable {
         self.wantsCompression = wantsCompression
     }
 
-    /// True if the channel's only binding decides alone, so that nothing has to be collected before the delivery.
+    /// True if the router can send a change as soon as the channel's only binding matches, without collecting other
+    /// matches.
     var isServedAtOnce: Bool { members == 1 && !isHeld && !isLegacy && !wantsMoves && manner == .plain }
 }
 
-/// Binding of one channel to one table; nodes of the predicate index point to members.
+/// Binding of one channel to one table. Nodes of the predicate index refer to members by number.
 struct Member {
     static let noPolicy: UInt32 = .max
 
@@ -105,15 +107,15 @@ struct Member {
 /// Set of a channel's bindings, by their indices.
 typealias BindingSet = UInt128
 
-/// All channels on one loop that receive changes. Small indices stand for all objects, so that a delivery follows
-/// indices and counts no references.
+/// All channels on one loop that receive changes. Objects refer to each other by index, so that a delivery counts no
+/// references.
 struct Audience {
     private(set) var listeners = Slots<Listener>()
-    /// Recipients by the indices of their listeners; an element without a listener is meaningless.
+    /// Recipients by the indices of their listeners. An element at an index without a listener has no meaning.
     var recipients: [Recipient] = []
     private(set) var members = Slots<Member>()
     var envelopes = EnvelopeTable()
-    /// Envelopes of channels with several bindings, by the bindings that matched; made when they are first needed.
+    /// Envelopes of channels with several bindings, by the set of bindings that matched. Each is made on first use.
     private var envelopesOfSets: [UInt32: [SetKey: UInt32]] = [:]
 
     struct SetKey: Hashable {
@@ -134,7 +136,7 @@ struct Audience {
         return index
     }
 
-    /// True if the change is not before the offset from which changes are for the member's channel.
+    /// True if the change is at or after the offset from which the member's channel receives changes.
     func wants(_ moment: ChangeMoment, _ member: Member) -> Bool {
         recipients[Int(member.listener)].since <= moment.offset
     }
@@ -144,16 +146,16 @@ struct Audience {
         listeners.contains(listener) ? recipients[Int(listener)] : nil
     }
 
-    /// Has later deliveries to the listener wait behind one that waits for PostgreSQL.
+    /// Makes later deliveries to the listener wait until a delivery that waits for PostgreSQL has been sent.
     mutating func hold(_ listener: UInt32) { recipients[Int(listener)].isHeld = true }
 
-    /// Notes that no delivery to the listener waits any more.
+    /// Records that no delivery to the listener waits any more.
     mutating func release(_ listener: UInt32) { recipients[Int(listener)].isHeld = false }
 
-    /// Notes that the client is told the offset as its position.
+    /// Records that the hub sends this offset to the client as its position.
     mutating func tell(_ listener: UInt32, at offset: UInt64) { recipients[Int(listener)].toldAt = offset }
 
-    /// Leaves out the changes before the offset, which the listener's channel already has.
+    /// Skips the changes before the offset, which the listener's channel already has.
     mutating func skip(_ listener: UInt32, before offset: UInt64) {
         recipients[Int(listener)].since = max(recipients[Int(listener)].since, offset)
     }
@@ -196,7 +198,7 @@ struct Audience {
         for envelope in all.values { envelopes.release(envelope) }
     }
 
-    /// Returns the envelope for the only binding of a channel.
+    /// Returns the envelope for a channel with a single binding.
     mutating func envelope(ofSole member: Member) -> UInt32 {
         assert(recipients[Int(member.listener)].members == 1, "it is the only binding of its channel")
         if let known = recipients[Int(member.listener)].soleEnvelope { return known }
@@ -205,11 +207,11 @@ struct Audience {
         return made
     }
 
-    /// Returns the envelope for several of a channel's bindings.
+    /// Returns the envelope for a set of a channel's bindings.
     mutating func envelope(of listener: UInt32, _ key: SetKey) -> UInt32 {
         precondition(key.bindings != 0, "a change is for some binding of the channel")
         if let known = envelopesOfSets[listener]?[key] { return known }
-        // A channel with many overlapping bindings can match in a great many ways.
+        // A channel with many overlapping bindings can match in very many combinations.
         if envelopesOfSets[listener]?.count ?? 0 >= Limits.maximumEnvelopesPerChannel {
             forgetEnvelopes(of: listener)
         }

@@ -6,20 +6,21 @@ import Policy
 
 /// Questions about rows that the indexes leave to PostgreSQL.
 extension PlacedBindings {
-    /// Result of asking about a member.
+    /// Result of asking PostgreSQL about a member.
     enum Inquiry {
         /// The change is not for the member.
         case nobody
         case pending(PendingQuestion)
-        /// A value that the decision depends on is absent: PostgreSQL could not tell either.
+        /// The row lacks a value on which the decision depends, so PostgreSQL could not decide either.
         case unanswerable
-        /// The answer depends on memberships at that time, which are no longer known.
+        /// The decision depends on memberships at the time of the commit, which the hub can no longer find out.
         case unknown
     }
 
-    /// Asks about the open parts of a member's predicate: its filter, its holder's policy, or both.
+    /// Asks PostgreSQL about those parts of a member's predicate that the hub cannot decide: its filter, its holder's
+    /// policy, or both.
     ///
-    /// Each part is judged by itself: if both together are open, one of them may still be decided.
+    /// The hub evaluates each part separately. Even if the whole predicate is undecided, one part may be decided.
     mutating func ask(
         _ questions: inout NodeQuestions, _ member: Member, _ change: borrowing ReadableChange,
         _ image: RowTexts.Image, _ moment: ChangeMoment, _ asked: inout AskedQuestions
@@ -34,7 +35,7 @@ extension PlacedBindings {
         }
     }
 
-    /// Returns the question of the filter, shared by all members of the node whose policies leave nothing open.
+    /// Returns the question about the filter. Members of the node whose policies are decided share it.
     private mutating func askFilter(
         _ questions: inout NodeQuestions, _ change: borrowing Change, _ image: RowTexts.Image,
         _ asked: inout AskedQuestions
@@ -64,7 +65,7 @@ extension PlacedBindings {
             if let filter = questions.filter, let question = try judged(filter, change.change, image) {
                 asked.add(pending, question)
             } else {
-                // Only the policy can say if there was anything to miss.
+                // PostgreSQL is asked only about the policy. Its answer shows if the client may have missed the change.
                 pending.take(nil)
             }
         }
@@ -72,7 +73,7 @@ extension PlacedBindings {
         return .pending(pending)
     }
 
-    /// Returns the filter's question about a row; nil if a value is absent that the question needs.
+    /// Returns the question about a filter on a row; nil if the row lacks a value that the filter reads.
     private mutating func judged(
         _ filter: Question, _ change: borrowing Change, _ image: RowTexts.Image
     ) throws(ByteError) -> JudgedQuestion? {

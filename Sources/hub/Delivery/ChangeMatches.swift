@@ -3,26 +3,27 @@ import Change
 import Diagnostics
 import Matching
 
-/// Bindings that match the changes of a part, in lists that serve one change after the other.
+/// Matches of bindings with the changes of a part of a transaction. The lists are reused for each group of changes.
 struct ChangeMatches: ~Copyable {
-    /// Bindings that match a change.
+    /// Bindings that match a change, by the change as the log stores it.
     private(set) var found = MatchBatch()
-    /// The same, by the whole row that the log had.
+    /// Bindings that match a change, by the row completed from the log or PostgreSQL.
     private var foundWhole = MatchBatch()
-    /// Bindings whose clients want to hear of rows that leave their view.
+    /// Bindings whose clients receive a delete message for rows that leave their view, and whose view held the old row.
     private(set) var departed = MatchBatch()
-    /// The same, by the whole row.
+    /// Bindings as in `departed`, by the completed row.
     private var departedWhole = MatchBatch()
-    /// The same, by the row as it was before.
+    /// Bindings as in `departed`, by an old row that the hub found elsewhere than in the change.
     private var departedFormer = MatchBatch()
-    /// Members of the current node, copied out of the index, so that the index is not held while they are served.
+    /// Members of the current node, copied from the index, so that the index can be changed while the router serves
+    /// them.
     private(set) var nodeMembers: [UInt32] = []
-    /// Members that see the current change, for which the hub must find out if they may see the old row.
+    /// Members that receive the current change, but for which the router must still check if they may see the old row.
     private(set) var withPast: [UInt32] = []
 
     // MARK: Matching
 
-    /// Judges some of the part's next changes.
+    /// Matches the next group of the part's changes.
     @_lifetime(part: copy part)
     mutating func match(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
@@ -35,7 +36,7 @@ struct ChangeMatches: ~Copyable {
             &part, by: &bindings.index, into: &found, bindings.audience, &skipped, leavingPartial: true)
     }
 
-    /// Judges a completed change, for `useWhole`. PostgreSQL is asked about values that are still absent.
+    /// Matches a completed change, for use after `swapWhole`. PostgreSQL decides on values that are still absent.
     mutating func match(
         _ whole: WholeChange, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
     ) throws(ByteError) {
@@ -53,7 +54,7 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&same, by: &bindings.leavingRows, into: &departedWhole, bindings.audience, &skipped)
     }
 
-    /// Judges whose view the row leaves by the row as it was before, for `useFormer`.
+    /// Matches bindings whose view a row leaves, by the old row, for use after `swapFormer`.
     @_lifetime(part: copy part)
     mutating func matchFormer(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
@@ -61,8 +62,8 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&part, by: &bindings.leavingRows, into: &departedFormer, bindings.audience, &skipped)
     }
 
-    /// Matches changes; all matching goes through this function. Notes listeners that were left out because of the
-    /// work, so that the hub can tell them.
+    /// Matches changes: all matching uses this function. Records in `skipped` the listeners whose filters were not
+    /// evaluated because of their cost, so that the hub can tell their clients.
     @_lifetime(part: copy part)
     private static func match(
         _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
@@ -89,31 +90,32 @@ struct ChangeMatches: ~Copyable {
         }
     }
 
-    /// Puts the matches of the completed change in place of the part's, or puts those back.
+    /// Swaps the matches of the part with those of the completed change. A second call swaps them back.
     mutating func swapWhole() {
         swap(&found, &foundWhole)
         swap(&departed, &departedWhole)
     }
 
-    /// Puts the departures by the former row in place of the part's, or puts those back.
+    /// Swaps `departed` with the matches by the old row. A second call swaps them back.
     mutating func swapFormer() { swap(&departed, &departedFormer) }
 
     // MARK: A change
 
-    /// Number of changes that were judged.
+    /// Number of changes in the group that was matched.
     var count: Int { found.changeCount }
 
-    /// True if some listener perhaps gets the change, apart from departures.
+    /// True if some listener may receive the change. Rows that leave a view are not considered.
     func hasMatches(at place: Int) -> Bool {
         assert(place < found.changeCount, "a change is looked at after it was judged")
         return found.isLeft(place) || !found.certain(of: place).isEmpty || !found.asking(of: place).isEmpty
     }
 
+    /// True if the change's row may leave the view of some binding whose client asked for that.
     func hasDepartures(at place: Int) -> Bool {
         place < departed.changeCount && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
     }
 
-    /// True if the change cannot be judged without its whole row.
+    /// True if the change could not be matched, because a filter reads a value that only the whole row has.
     func isLeft(_ place: Int) -> Bool {
         assert(place < found.changeCount, "a change is looked at after it was judged")
         return found.isLeft(place)

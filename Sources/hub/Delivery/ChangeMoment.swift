@@ -1,15 +1,15 @@
 import Change
 import EventLog
 
-/// Commit and position of the change that is delivered.
+/// Commit and log position of a change that is being delivered.
 struct ChangeMoment {
     let commitTime: Int64
     let commitLSN: LSN
     /// Position of the change in the log.
     let position: EventLogPosition
-    /// Number of the change among those that the loop delivers; zero before its delivery begins.
+    /// Number of the change in the order of this loop's deliveries; zero before its delivery begins.
     private(set) var number: UInt64 = 0
-    /// True for an update that contains the old row. Not every client that sees the new row may see the old one.
+    /// True for an update that contains the old row. Some clients may see the new row but not the old one.
     private(set) var hasPast = false
 
     init(commitTime: Int64, commitLSN: LSN, _ position: EventLogPosition) {
@@ -20,10 +20,10 @@ struct ChangeMoment {
 
     var offset: UInt64 { position.offset }
 
-    /// Position of a client that has received the change.
+    /// Position of a client that has received the change: the one after it.
     var behind: EventLogPosition { EventLogPosition(epoch: position.epoch, offset: position.offset + 1) }
 
-    /// Returns the moment of a change, or of its completion, with its number.
+    /// Returns the moment with the change's number. `change` may be a completed change.
     func of(_ change: borrowing Change, number: UInt64) -> ChangeMoment {
         var moment = self
         moment.number = number

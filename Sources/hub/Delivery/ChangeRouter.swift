@@ -13,19 +13,19 @@ import WebSocket
 
 /// Router from changes to frames: decides who gets a change, with which columns and in which envelope.
 ///
-/// One loop owns the router. The router writes a body once for all who see the same columns, and a frame once for all
-/// who also have the same envelope.
+/// One loop owns the router. The router writes a change's body once for each set of visible columns, and a frame once
+/// for each combination of body and envelope.
 public struct ChangeRouter: ~Copyable {
     var bindings: PlacedBindings
-    /// Earlier versions of rows that deletes do not contain.
+    /// Memory and search for rows that changes do not contain whole.
     var recall: RowRecall
-    /// Checks of the hub's decisions against the tables themselves.
+    /// Comparisons of the hub's policy decisions with what PostgreSQL shows.
     var opinions: SecondOpinions
     var losses: OpenLosses
     private var matches = ChangeMatches()
     private var writer: FrameWriter
     private var touches = MatchedChannels()
-    /// Record of single deliveries, for channels that have a seat.
+    /// Record of each delivery, for channels with a seat.
     private var sent = SentChanges()
     private var feeds: FeedShares
     private var waiting: WaitingDeliveries
@@ -46,23 +46,23 @@ public struct ChangeRouter: ~Copyable {
         waiting = WaitingDeliveries(metrics.heldBytes)
     }
 
-    /// Forgets remembered rows, because changes were skipped or may be missing and the rows may differ by now.
+    /// Forgets remembered rows, because the router did not see some changes, so the rows may be out of date.
     mutating func forgetRows() {
         recall.forgetAll()
         opinions.forgetAll()
     }
 
-    /// Removes and returns the policies on which PostgreSQL decided differently from the hub.
+    /// Removes and returns the policies on which PostgreSQL's decision differed from the hub's.
     mutating func takeContradicted() -> [PolicyBinding] {
         opinions.takeConfirmed().compactMap { bindings.policies.entries[$0]?.policy }
     }
 
-    /// Asks the table whether one holder sees the row of the change.
+    /// Asks PostgreSQL if a holder sees the row of the change, to check the hub's own decision.
     mutating func sample(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
         try opinions.sample(change, relation, &bindings, &asked)
     }
 
-    /// Confirms contradictions, because the log has come to a transaction at this position.
+    /// Confirms contradictions between the hub and PostgreSQL, up to the transaction at this position in the log.
     mutating func confirmContradictions(at position: LSN) throws(ByteError) {
         try opinions.confirm(at: position, &bindings)
     }
@@ -84,7 +84,7 @@ public struct ChangeRouter: ~Copyable {
 
     // MARK: A change
 
-    /// Judges some of the part's next changes.
+    /// Matches the next group of the part's changes with bindings. `now` is in Unix microseconds.
     @_lifetime(part: copy part)
     mutating func match(
         _ part: inout TransactionPart, at now: Int64
@@ -93,8 +93,8 @@ public struct ChangeRouter: ~Copyable {
         return try matches.match(&part, &bindings, &losses.skipped)
     }
 
-    /// True if the hub must know the whole row before it delivers the change. Some client looks at a value that the
-    /// image lacks, or would get the row without its unchanged values.
+    /// True if the hub needs the whole row to deliver the change. Some client's filter reads a value that the image
+    /// lacks, or some client would receive the row without its unchanged values.
     func needsRow(at place: Int, _ change: borrowing Change) throws(ByteError) -> Bool {
         if matches.isLeft(place) { return true }
         guard change.operation == .update, change.oldImage != .full, hasMatches(at: place) else { return false }
@@ -102,14 +102,15 @@ public struct ChangeRouter: ~Copyable {
         return try new.isPartial()
     }
 
-    /// Number of changes that `match` judged.
+    /// Number of changes in the group that `match` looked at.
     var matchedChanges: Int { matches.count }
 
     func hasMatches(at place: Int) -> Bool { matches.hasMatches(at: place) || hasDepartures(at: place) }
 
     private func hasDepartures(at place: Int) -> Bool { bindings.wantDepartures && matches.hasDepartures(at: place) }
 
-    /// Delivers one of the judged changes, or its completion. Returns the number of channels that got it now.
+    /// Delivers one change of the group, completed if `completion` is given. Returns the number of channels that
+    /// received it now.
     mutating func deliver(
         _ place: Int, _ change: borrowing ReadableChange, _ completion: Completion? = nil, _ moment: ChangeMoment,
         on sink: any FrameSink
@@ -128,7 +129,7 @@ public struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Delivers a completed change. For a delete, no client gets more than the delete in the log contains.
+    /// Delivers a completed change. For a delete, clients receive only the values that the delete in the log contains.
     private mutating func deliver(
         _ change: borrowing ReadableChange, _ whole: WholeChange, _ former: [UInt8]?, _ moment: ChangeMoment,
         on sink: any FrameSink
@@ -148,14 +149,14 @@ public struct ChangeRouter: ~Copyable {
         if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
             try noteLacking(judged, moment)
         }
-        // A row in an old schema has no meaning in another one.
+        // An old row of another schema cannot be compared with this one.
         let past = whole.fingerprint == change.change.relation ? former : nil
         let delivered = try distribute(0, judged, past, moment, on: sink)
         if bindings.wantDepartures { try addDepartures(of: 0, judged, past, moment) }
         return try delivered + deliverTouched(judged, moment, on: sink)
     }
 
-    /// Notes the listeners that see a column whose value is still absent.
+    /// Records the listeners that see a column whose value is still absent.
     private mutating func noteLacking(_ change: borrowing ReadableChange, _ moment: ChangeMoment) throws(ByteError) {
         guard let new = change.change.new else { return }
         var names: [String] = []
@@ -189,7 +190,7 @@ public struct ChangeRouter: ~Copyable {
         return try distribute(place, judging: change, change, former: former, moment, on: sink)
     }
 
-    /// Returns the change with the whole old row in place of the key.
+    /// Returns a part with the change, in which the whole old row replaces the key.
     private static func part(of change: borrowing Change, asItWas tuple: [UInt8]) -> [UInt8] {
         let new = if let new = change.new { new.bytes } else { RawSpan() }
         var writer = ByteWriter(capacity: tuple.count + new.byteCount + 128)
@@ -201,7 +202,7 @@ public struct ChangeRouter: ~Copyable {
         return writer.copied()
     }
 
-    /// Delivers to the members that matched `judged`. The members get `change`; `former` contains the old row.
+    /// Delivers to the members that match `judged`. The members receive `change`; `former` contains the old row.
     private mutating func distribute(
         _ place: Int, judging judged: borrowing ReadableChange, _ change: borrowing ReadableChange,
         former: borrowing ReadableChange, _ moment: ChangeMoment, on sink: any FrameSink
@@ -222,13 +223,13 @@ public struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Serves members that are the only binding of their channel, and collects the others. Members that perhaps may not
-    /// see the old row go to `withPast`.
+    /// Sends to members that are the only binding of their channel, and collects the others. Adds to `withPast` the
+    /// members that may not be allowed to see the old row.
     private mutating func deliver(
         to node: Int, of place: Int, _ change: borrowing ReadableChange, _ moment: ChangeMoment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var delivered = 0
-        // Neighbours most often get the same frame, which then need not be looked up again.
+        // Members next to each other mostly get the same frame, so the last one is kept.
         var last: (envelope: UInt32, view: UInt32, isCompressed: Bool, frame: FramePieces)?
         matches.copyMembers(of: node, of: place, bindings.index)
         for number in matches.nodeMembers {
@@ -267,7 +268,7 @@ public struct ChangeRouter: ~Copyable {
 
     // MARK: Asking
 
-    /// Asks PostgreSQL for the members of a node whose predicate only PostgreSQL can decide.
+    /// Asks PostgreSQL about the members of a node whose predicate the hub cannot decide.
     private mutating func ask(
         _ node: Int, of place: Int, _ change: borrowing ReadableChange, former: borrowing ReadableChange,
         _ moment: ChangeMoment
@@ -315,8 +316,8 @@ public struct ChangeRouter: ~Copyable {
         try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
 
-    /// Adds the departures that a change caused. `isComposed` is true if the old row was added to the change, because
-    /// the log does not have it there.
+    /// Adds the departures that a change caused: rows that leave a view. `isComposed` is true if the hub added the old
+    /// row to the change, because the log does not have it there.
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ moment: ChangeMoment, isComposed: Bool = false
     ) throws(ByteError) {
@@ -338,7 +339,7 @@ public struct ChangeRouter: ~Copyable {
                 case .nobody: continue
                 case .pending(let pending):
                     try depart(number, pending, change, moment, isComposed: isComposed)
-                // A client that wants to hear of moves needs the whole old row.
+                // A client that asked for departures needs the whole old row.
                 case .unanswerable:
                     if change.change.oldImage == .full || !bindings.knowsOfPartialRows(member) {
                         losses.miss(member, change.change, bindings)
@@ -399,7 +400,8 @@ public struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Moves the listener to the position and returns its envelope; nil if the feed has had as many changes as it may.
+    /// Records the position as sent to the listener and returns the envelope with it. Nil if a feed has reached its
+    /// limit of changes.
     private mutating func positioned(
         _ envelope: UInt32, _ listener: UInt32, _ position: EventLogPosition
     ) -> ChangeEnvelope? {
@@ -452,18 +454,18 @@ public struct ChangeRouter: ~Copyable {
         waiting.body(view) { writer.copyOfBody(view, bindings.views) }
     }
 
-    /// True if so much waits for answers that a follower which need not keep up with the log should wait.
+    /// True if so many deliveries wait for answers that a follower that catches up should stop reading.
     var isBurdened: Bool { waiting.isBurdened }
 
-    /// True if so much waits that reading the log should wait too, for a limited time.
+    /// True if so many deliveries wait that any follower should stop reading, for a limited time.
     public mutating func isCrowded(_ now: UInt64) -> Bool { waiting.isCrowded(now) }
 
     /// Number of deliveries that ever had to wait.
     var heldCount: Int { waiting.everHeld }
 
-    /// Takes PostgreSQL's answer to a part of a question. Everything that waited for it goes on.
+    /// Applies PostgreSQL's answer to a part of a question. Sends the deliveries that waited only for it.
     ///
-    /// - Parameter hasFailed: PostgreSQL failed on the row, as it would for any client that selects it.
+    /// - Parameter hasFailed: true if PostgreSQL failed on the row, as it would for any client that selects it.
     private mutating func settle(
         _ pending: PendingQuestion, _ answer: Bool?, hasFailed: Bool = false, on sink: any FrameSink
     ) -> Int {
@@ -475,7 +477,7 @@ public struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Takes PostgreSQL's answers to questions about filters. Returns the number of deliveries that went out.
+    /// Applies PostgreSQL's answers to questions about filters. Returns the number of deliveries that were sent.
     mutating func settle(_ pending: [PendingQuestion], _ answers: [Bool?], on sink: any FrameSink) -> Int {
         let areComplete = answers.count == pending.count
         if !areComplete { Impossible.happened("each question about a filter has its answer", in: .delivery) }
@@ -486,7 +488,7 @@ public struct ChangeRouter: ~Copyable {
         return delivered
     }
 
-    /// Takes PostgreSQL's answers to questions about policies. Returns the number of deliveries that went out.
+    /// Applies PostgreSQL's answers to questions about policies. Returns the number of deliveries that were sent.
     mutating func settle(_ pending: [[PendingQuestion]], _ answers: [PolicyAnswers], on sink: any FrameSink) -> Int {
         precondition(answers.count == pending.count, "each question about a policy has its answers")
         var delivered = 0
@@ -518,7 +520,7 @@ public struct ChangeRouter: ~Copyable {
         let envelope = envelope(index, shown.view, bindings, delivery.operation)
         guard let own = positioned(envelope, index, delivery.position) else { return false }
         writer.send(body: shown.body.bytes, in: own, to: recipient, on: sink)
-        // The delivery's position is the one after the change.
+        // `position` is the position after the change.
         sent.add(recipient.seat, delivery.position.offset - 1)
         return true
     }
@@ -534,13 +536,14 @@ public struct ChangeRouter: ~Copyable {
     /// Offset of the first change that waits for any listener; nil if none does.
     var firstHeld: UInt64? { waiting.first }
 
-    /// Returns the position that the hub last told the listener's client.
+    /// Returns the offset of the position that the hub last sent to the listener's client.
     func toldAt(_ listener: UInt32) -> UInt64? { bindings.audience.recipient(listener)?.toldAt }
 
-    /// Returns the quota of a feed; nil if the listener is not a feed.
+    /// Returns the quota of a feed; nil if the listener is no feed.
     func share(_ listener: UInt32) -> FeedShare? { feeds[listener] }
 
-    /// Drops the listener's waiting deliveries, which were judged for another holder. True if there were any.
+    /// Drops the listener's waiting deliveries, because they were decided for another holder. Returns true if there
+    /// were any.
     public mutating func dropWaiting(_ listener: UInt32) -> Bool {
         guard waiting.drop(listener) else { return false }
         bindings.audience.release(listener)
@@ -550,11 +553,13 @@ public struct ChangeRouter: ~Copyable {
     /// Number of changes whose deliveries were recorded since the last `takeSent`.
     var sentCount: Int { sent.changes.count }
 
-    /// Calls `visit` with each recorded change and the seats of its recipients.
+    /// Calls `visit` with each recorded change and the seats of its recipients, then forgets the record.
     public mutating func takeSent(_ visit: (_ offset: UInt64, _ seats: Span<UInt32>) -> Void) { sent.take(visit) }
 
     // MARK: Listeners
 
+    /// Adds a listener and returns its index.
+    ///
     /// - Parameter share: quota of a feed; nil for every other listener.
     public mutating func add(_ listener: Listener, _ recipient: Recipient, _ share: FeedShare? = nil) -> UInt32 {
         precondition((recipient.manner == .feed) == (share != nil), "a feed has its share, and nobody else has one")
@@ -574,13 +579,13 @@ public struct ChangeRouter: ~Copyable {
         snapshots.add(seen, for: listener)
     }
 
-    /// Begins a transaction or a part of one, which ends before offset `end`. Listeners that already have the
-    /// transaction skip it.
+    /// Begins a transaction, or a part of one that ends before offset `end`. Listeners that have the transaction from
+    /// their snapshot skip it.
     mutating func begin(_ info: TransactionInfo, endingBefore end: UInt64) {
         snapshots.begin(info, endingBefore: end, &bindings.audience)
     }
 
-    /// Returns the offset from which changes are for the listener.
+    /// Returns the offset of the first change that is for the listener.
     func since(_ listener: UInt32) -> UInt64? { bindings.audience.recipient(listener)?.since }
 
     public mutating func forget(_ listener: UInt32) {

@@ -1,8 +1,8 @@
 import Catalog
 import Change
 
-/// Ranges of PostgreSQL's log in which stored rows have one meaning. A range ends where definitions changed, or where
-/// it became certain that they had not changed.
+/// Ranges of PostgreSQL's WAL positions within which names and labels in stored rows have one meaning. A range ends
+/// where definitions changed, or at the first position by which the hub is sure that they did not change.
 struct DefinitionEras {
     private let points: [LSN]
 
@@ -10,17 +10,17 @@ struct DefinitionEras {
         points = tables.reduce(into: Set<LSN>()) { $0.formUnion($1.turningPoints) }.sorted()
     }
 
-    /// Returns the number of the era in which a transaction was committed.
+    /// Returns the number of the range in which a transaction was committed.
     func number(at lsn: LSN) -> Int {
-        // The last era is almost always the right one.
+        // Nearly all transactions are in the last range.
         if let last = points.last, lsn > last { return points.count }
         return points.firstIndex { lsn <= $0 } ?? 0
     }
 }
 
 extension Relation {
-    /// Returns the schema with the present names of its columns. A column that no longer exists, or that cannot be
-    /// identified, gets a name that no column has.
+    /// Returns the schema with the current names of its columns. A dropped column, or one that the hub cannot identify,
+    /// gets a name that no column has.
     func renamed(_ identities: ColumnIdentities, in table: CatalogTable, _ fingerprint: UInt64) -> Relation {
         var renamed = self
         var hasUnknownKey = false
@@ -32,7 +32,7 @@ extension Relation {
                 if columns[place].isIdentity { hasUnknownKey = true }
             }
         }
-        // An incomplete key does not identify rows, so it must not be used as one.
+        // Part of a key does not identify rows, so it must not serve as key.
         if hasUnknownKey, identity != .full {
             renamed.identity = .nothing
             for place in columns.indices { renamed.columns[place].isIdentity = false }

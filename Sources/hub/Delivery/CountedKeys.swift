@@ -1,9 +1,10 @@
 import Judging
 import Policy
 
-/// Keys of a membership set with the number of rows that give each one. A key stays for as long as one row gives it.
+/// Keys of a membership set, each with the number of rows that have it. A key is in the set while at least one row has
+/// it.
 struct CountedKeys {
-    /// False if the membership has no key: it then only matters if there are rows.
+    /// False if the membership has no key column: only the existence of rows matters then.
     private let areKeyed: Bool
     private var counts: [[UInt8]: Int] = [:]
     private(set) var nullCount = 0
@@ -14,17 +15,18 @@ struct CountedKeys {
     /// Number of different keys.
     var count: Int { counts.count }
     var isEmpty: Bool { counts.isEmpty && rowCount == 0 }
-    /// Keys in an order that does not differ between runs.
+    /// Keys in sorted order, so that all runs are alike.
     var inOrder: [[UInt8]] { counts.keys.sorted { $0.lexicographicallyPrecedes($1) } }
 
-    /// False if a row was removed that was never there: the counts are wrong then.
+    /// False if a row was removed that the set never held: the counts are wrong then.
     var areSound: Bool { rowCount >= 0 && nullCount >= 0 && !counts.values.contains { $0 < 0 } }
 
+    /// True if the counts for this key and for all rows are not negative.
     func isSound(at key: [UInt8]?) -> Bool {
         rowCount >= 0 && nullCount >= 0 && (key.map { counts[$0] ?? 0 } ?? 0) >= 0
     }
 
-    /// True if some row gives the key.
+    /// True if some row has the key.
     func has(_ key: [UInt8]?) -> Bool {
         guard areKeyed else { return rowCount > 0 }
         return key.map { counts[$0] ?? 0 > 0 } ?? (nullCount > 0)
@@ -44,7 +46,7 @@ struct CountedKeys {
 
     mutating func removeAll() { self = CountedKeys(areKeyed: areKeyed) }
 
-    /// Keys as PostgreSQL would answer them.
+    /// Keys with their counts, in the form of an answer from PostgreSQL.
     var asFilled: [FilledMembership.Key] {
         var keys = inOrder.map { FilledMembership.Key(text: $0, count: counts[$0] ?? 0) }
         let withoutText = areKeyed ? nullCount : rowCount

@@ -2,13 +2,13 @@ import Change
 import Diagnostics
 import System
 
-/// Counts and delays of one pipeline's deliveries, with the time that they are measured by.
+/// Counters of one pipeline's deliveries and their delays.
 struct DeliveryAccounts {
     private let time: any TimeSource
     private let deliveries: Counter
     private let delays: Histogram
     private var tables: TableDelays
-    /// Time in Unix microseconds, taken when the turn began or something was delivered last.
+    /// Unix time in microseconds at the begin of the turn or at the last delivery, whichever is later.
     private(set) var moment: Int64 = 0
 
     init(_ time: any TimeSource, _ metrics: ProjectMetrics) {
@@ -20,12 +20,12 @@ struct DeliveryAccounts {
 
     mutating func beginTurn() { moment = time.unixMicroseconds() }
 
-    /// Notes deliveries of a change of the table.
+    /// Counts deliveries of a change for its table.
     mutating func note(_ count: Int, of fingerprint: UInt64, _ relation: Relation) {
         tables.note(count, of: fingerprint, relation)
     }
 
-    /// Counts the deliveries of a part of a transaction, and records how long after the commit they were sent.
+    /// Counts the deliveries of a part of a transaction, and records their delay since the commit.
     mutating func tell(_ delivered: Int, committed: Int64) {
         guard delivered > 0 else { return }
         count(delivered)

@@ -1,21 +1,20 @@
 import Catalog
 
-/// Results of delivery besides frames, on which the loop acts. A report always contains all of them, so that none is
-/// forgotten.
+/// Results of delivery that the loop must act on, besides frames. Every report contains all of them, so that the loop
+/// forgets none.
 public struct DeliveryReport {
     /// Membership sets that changed or are being filled again.
     public let changedSets: [MembershipSet]
-    /// Membership sets for which the loop must ask PostgreSQL.
+    /// Membership sets that the loop must ask PostgreSQL to fill.
     public let unfilledSets: [MembershipSet]
-    /// Tables whose rows wait longer than usual until PostgreSQL shows a transaction, or that the loop passed without
-    /// waiting, because nobody listens to them here.
+    /// Tables with a transaction that PostgreSQL takes longer than usual to show. Also tables that the loop passed
+    /// without waiting, because none of its channels listens to them.
     public let held: [HeldTable]
-    /// True once each time that the wait for the catalog reaches the longest time for which clients may be made to
-    /// wait.
+    /// True once each time that clients have waited for the catalog for the maximum time.
     public let isTiredOfWaiting: Bool
-    /// Policies on which the table itself contradicts the hub's decision.
+    /// Policies on which PostgreSQL's decision contradicted the hub's.
     public let contradicted: [PolicyBinding]
-    /// Columns that could not be computed for some row, by table.
+    /// Columns, by table, that PostgreSQL could not compute for some row.
     public let uncomputed: [UInt32: Set<String>]
     public let losses: DeliveryLosses
     public let findings: LogFindings
@@ -23,9 +22,9 @@ public struct DeliveryReport {
     public let fed: [UInt32]
 }
 
-/// Findings of a pipeline in the log since its last report, of which the loop tells clients.
+/// Events that a pipeline found in the log since its last report. The loop tells clients about them.
 public struct LogFindings {
-    /// Tables that lost all rows at once, with the last offset at which the log says so.
+    /// Truncated tables, with the offset of the last truncation.
     public private(set) var truncated: [UInt32: UInt64] = [:]
     /// Tables with changes whose values were removed from the log, with the offset of the last such change.
     public private(set) var forgotten: [UInt32: UInt64] = [:]
@@ -40,7 +39,8 @@ public struct LogFindings {
     mutating func noteForgottenMessage() { hasForgottenMessages = true }
 }
 
-/// Table whose policies or privileges may have changed before a transaction that PostgreSQL does not show yet.
+/// Table whose rows wait for one transaction, because its policies or privileges may have changed before that
+/// transaction and PostgreSQL does not show it yet.
 public struct HeldTable: Sendable, Hashable {
     public let table: UInt32
     public let xid: UInt32
@@ -48,20 +48,20 @@ public struct HeldTable: Sendable, Hashable {
 
 /// Listeners that missed changes, by reason.
 public struct DeliveryLosses {
-    /// Listeners that got an update without its unchanged values, because the log does not have those.
+    /// Listeners that received an update without its unchanged values, because the log does not have these values.
     public let lacking: [UInt32]
-    /// Listeners for which more waits for answers than is allowed.
+    /// Listeners with more waiting deliveries than the limit allows.
     public let overfull: [UInt32]
-    /// Listeners that may have missed a change, because the hub could not find out if the change was for them.
+    /// Listeners that may have missed a change, because the hub could not find out if it was for them.
     public let unanswered: [UInt32]
-    /// Tables whose deletes were not judged for a listener, because the log does not have the deleted rows, or does not
-    /// have them for certain.
+    /// Tables, by listener, whose deletes could not be matched, because the log does not have the deleted rows, or is
+    /// not sure about them.
     public let unknownRows: [UInt32: Set<UInt32>]
     /// Listeners that missed a delete because the log has the deleted row without a value that their filter or policy
     /// reads.
     public let incompleteRows: [UInt32]
-    /// Accounts whose filters were not tried, because that would have taken more work than the allowance.
+    /// Accounts whose filters the hub stopped evaluating, because they would have taken more work than the allowance.
     public let stopped: [UInt32]
-    /// Listeners that were left out together with the accounts in `stopped`.
+    /// Listeners that missed changes because the account of their filters is in `stopped`.
     public let skipped: [UInt32]
 }

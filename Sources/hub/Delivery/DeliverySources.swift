@@ -6,13 +6,13 @@ import EventLog
 import Judging
 import System
 
-/// Event log as its readers see it. Any thread may use it.
+/// Event log as its readers use it. Any thread may use it.
 public struct LogSource: Sendable {
-    /// Opens the log's directory. A loop has its own descriptor table, so each loop opens the files itself.
+    /// Opens the log's directory. Each loop opens the files itself, because it has its own descriptor table.
     public let open: @Sendable () throws(SystemError) -> any StorageDirectory
-    /// Returns the log's end; nil until the log has begun.
+    /// Returns the log's end; nil until the log has its first segment.
     public let end: @Sendable () -> EventLogEnd?
-    /// Returns the position before which the log contains all that was committed.
+    /// Returns the WAL position before which the log contains every commit.
     public let covered: @Sendable () -> LSN
 
     public init(
@@ -25,7 +25,7 @@ public struct LogSource: Sendable {
     }
 }
 
-/// Services that delivery asks, each with threads of its own.
+/// Services that delivery asks. Each has its own threads.
 public struct DeliveryAsking: Sendable {
     public let catalog: any CatalogSource
     public let filterEvaluator: any FilterEvaluating
@@ -43,15 +43,15 @@ public struct DeliveryAsking: Sendable {
     }
 }
 
-/// Log, services and settings of delivery: the same for all loops of a project, and safe to use from any thread.
+/// Log, services and settings of delivery, shared by all loops of a project. Any thread may use them.
 public struct DeliverySources: Sendable {
     public let log: LogSource
     public let asking: DeliveryAsking
     public let maximumBodyBytes: Int
-    /// True if, on a table with policies, the hub tells a delete only to clients that could see the row.
+    /// True if, on a table with policies, the hub sends a delete only to clients that could see the row.
     public let deletesAreStrict: Bool
     public let time: any TimeSource
-    /// Observer of each event and of the delivery's stage at that time; nil except in a simulation.
+    /// Observer of each event, with the stage of delivery at that event; nil except in a simulation.
     public let watcher: DeliveryWatcher?
     public let metrics: ProjectMetrics
 
@@ -70,7 +70,7 @@ public struct DeliverySources: Sendable {
 
     var catalog: any CatalogSource { asking.catalog }
 
-    /// True if, as far as is known, there is a login that may run expressions that owners of tables wrote.
+    /// True unless a login that may run expressions written by table owners is known to be missing.
     public var mayCompute: Bool {
         if case .refused = asking.policyEvaluator.availability { false } else { true }
     }
@@ -78,15 +78,15 @@ public struct DeliverySources: Sendable {
 
 public typealias DeliveryWatcher = @Sendable (_ stage: String, _ event: String) -> Void
 
-/// Answers to the delivery's questions, in the order of their arrival.
+/// Answers to the delivery's questions.
 public enum DeliveryEvent: Sendable {
-    /// The awaited catalog snapshot is available (true), or cannot be had now (false).
+    /// The catalog has a new snapshot (true), or cannot be read now (false).
     case refreshed(ticket: UInt64, Bool)
     /// PostgreSQL's answers to a batch of questions about rows.
     case judged(ticket: UInt64, [Bool?])
-    /// PostgreSQL's answers to a batch of questions whether holders may see rows.
+    /// PostgreSQL's answers to a batch of questions if holders may see rows.
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
-    /// Row as the table itself shows it, to check a decision; nil if the table could not be asked.
+    /// Row as PostgreSQL shows it now, to check a decision; nil if PostgreSQL could not be asked.
     case looked(ticket: UInt64, SeenInTable?)
     /// The log's answers about deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])

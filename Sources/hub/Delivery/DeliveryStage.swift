@@ -1,22 +1,22 @@
-/// Stage of delivery on a loop: it reads, or it waits for one thing that the current entry needs.
+/// Stage of a pipeline: it reads the log, or it waits for one thing that the current entry needs.
 enum DeliveryStage {
     typealias Recalled = (request: RecallRequest, answers: [RecallAnswer])
 
     case reading
-    /// Waits for a catalog that shows transaction `seeing`, or for a fresh one if that is nil. `unseen` counts the
-    /// reads of the catalog that did not show the transaction.
+    /// Waits for a catalog that shows transaction `seeing`; if that is nil, for a newly read catalog. `unseen` counts
+    /// the catalogs read so far that did not show the transaction.
     case awaitingCatalog(seeing: UInt32?, unseen: Int)
-    /// Waits for a catalog with policies that could be read.
+    /// Waits for a catalog in which all policies could be read.
     case heldByPolicies
-    /// Waits for the log's answer about rows of which changes contain only the key.
+    /// Waits for the log's answer about rows of which the changes contain only the key.
     case recalling(ticket: UInt64, RecallRequest)
-    /// Waits for values of generated columns, in rows of the current entry or in rows that the log returned.
+    /// Waits for PostgreSQL to compute generated columns, in rows of the current entry or in rows found in the log.
     case computing(ticket: UInt64, GeneratedColumns.Batch, for: Recalled?)
-    /// Waits for values in the types that their columns have now.
+    /// Waits for PostgreSQL to convert values to the current types of their columns.
     case converting(ticket: UInt64, ConversionRequest)
     /// Waits until the entry's messages to topics are delivered.
     case heldByMessages
-    /// The log cannot be read.
+    /// A rule of the program was broken, so the pipeline has stopped for good.
     case failed
 
     var name: String {

@@ -1,81 +1,84 @@
 import Diagnostics
 
-/// Tunings of time and memory for this module, which no document promises. Its limits are in
+/// Tunings of time and memory for this module. They are not documented for users. The module's limits are in
 /// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Number of times that PostgreSQL is asked about a row on which policies fail while definitions change.
+    /// Number of times that the hub asks PostgreSQL about a row if policies fail on it while definitions change.
     static let policyTries = 3
-    /// Time that all changes wait until PostgreSQL shows a transaction that concerns one table. After that, only the
+    /// Longest time that all changes wait for PostgreSQL to show a transaction of one table. After that, only the
     /// table's listeners wait.
     static let heldTablePatience = Duration.seconds(5)
-    /// Bytes that a loop takes from the log, and deliveries that it hands to sockets, before it looks at its sockets
-    /// again. Queueing a delivery is little work compared with sending, and one call sends all that is queued for a
-    /// socket. So more is better, until a turn takes milliseconds.
+    /// Bytes of the log that a loop reads in one turn before it serves its sockets again. Larger turns are more
+    /// efficient, because one system call then sends more frames, as long as a turn takes less than some milliseconds.
     static let turnLogBytes = 1 << 20
+    /// Deliveries that a loop queues in one turn before it serves its sockets again.
     static let turnDeliveries = 250_000
-    /// Divisor of a turn's bytes and deliveries for a catch-up, so that clients at the log's end hardly wait for
-    /// clients that catch up.
+    /// Divisor of a turn's bytes and deliveries for a catch-up, so that it hardly delays clients at the log's end.
     static let catchUpShare = 8
 
-    /// Bytes charged to a turn for finding that a segment has nothing for any client.
+    /// Bytes that a turn counts for skipping a segment that contains nothing for any client.
     static let passedSegmentBytes = 32 << 10
 
-    /// Bytes that a waiting delivery takes besides its body.
+    /// Memory that a waiting delivery uses besides its body, in bytes.
     static let waitingDeliveryBytes = 160
 
-    /// Pauses before the log is read again after the kernel refused a read: the first one, and the longest.
+    /// First pause before the hub reads the log again, after the kernel refused a read.
     static let firstReadingPause = Duration.milliseconds(50)
+    /// Longest pause between attempts to read the log.
     static let longestReadingPause = Duration.seconds(2)
-    /// Time that a client that catches up waits for a readable log before the hub tells it to fetch.
+    /// Longest time that a client that catches up waits for an unreadable log. Then the hub tells the client to fetch.
     static let pastReadingPatience = Duration.seconds(30)
 
-    /// Longest time that the hub looks for rows in a log that the kernel refuses to read.
+    /// Longest time that the hub retries a search for rows while the kernel refuses to read the log.
     static let recallReadingPatience = Duration.seconds(3)
 
-    /// Number of changes after which the hub asks PostgreSQL again whether it agrees with the hub's own decision.
+    /// Largest number of changes between two checks of the hub's decisions against PostgreSQL.
     static let shadowInterval: UInt64 = 1000
 
-    /// Bytes that a remembered generated value takes besides its text and the texts it was computed from.
+    /// Memory that a remembered generated value uses besides its text and its inputs, in bytes.
     static let generatedValueBytes = 128
 
-    /// Rows whose generated columns are asked for together: the rows of the current entry, which may be more, and rows
-    /// of later entries within `generationAheadBytes`.
+    /// Maximum number of rows for whose generated columns the hub asks together. Rows of the current entry are all
+    /// included, even if they are more.
     static let generationBatchRows = 4096
+    /// Bytes of later entries in which the hub looks for rows with generated columns to compute.
     static let generationAheadBytes = 1 << 20
 
-    /// Bytes that a remembered recalled row takes besides its values.
+    /// Memory that a remembered row uses besides its values, in bytes.
     static let recalledRowBytes = 96
 
-    /// Rows looked for in the log together: those of the current change and of later changes within `recallAheadBytes`.
+    /// Maximum number of rows for which the hub searches the log together.
     static let recallBatchRows = 16_384
+    /// Bytes of later entries in which the hub looks for more rows to search.
     static let recallAheadBytes = 4 << 20
 
-    /// Bytes of the log that are read to find earlier versions of rows, and the time that this may take. A row not
-    /// found by then is unread: listeners are told of its change.
+    /// Bytes of the log that one search for rows may read. A row not found by then is unread: the hub tells the
+    /// listeners of its change.
     static let recallReadBytes: UInt64 = 1 << 30
+    /// Longest duration of one search for rows in the log.
     static let recallPatience = Duration.seconds(2)
 
-    /// Number of a table's changes for which the hub remembers the table's rows after it needed one of them.
+    /// Number of a table's changes for which the hub goes on remembering the table's rows after it needed one.
     static let recallFollowedChanges = 100_000
 
-    /// Memory for outlines of the log's segments, which show quickly that a row is not in a segment.
+    /// Memory for outlines of segments, in bytes. An outline quickly shows that a row is not in the segment.
     static let recallOutlineBytes = 64 << 20
 
-    // Allowances of a loop for filters that are tried one by one, in steps of about half a nanosecond.
+    // Work allowances of a loop for filters that it evaluates one by one. A step takes about half a nanosecond.
 
     /// Steps of filter work for each change.
     static let filterWorkOfChange = 200_000
-    /// Steps of filter work for each connection, in addition to those for each change. A condition takes some dozens;
-    /// one that searches in 5 KB takes some ten thousands.
+    /// Steps of filter work for each connection and change, added to `filterWorkOfChange`. A condition takes some
+    /// dozens; a search in a text of 5 KB takes some ten thousands.
     static let filterWorkOfConnection = 100_000
-    /// Steps of filter work for all connections together, in addition to those for each connection: a tenth of the
-    /// time, and some milliseconds at once.
+    /// Steps of filter work that all connections of a loop share: about a tenth of the loop's time.
     static let filterWorkPerMicrosecond = 200
+    /// Largest number of shared steps that may be saved up: some milliseconds of work.
     static let filterWorkReserve = 20_000_000
 
-    /// Time for which changes leave out a connection whose filters took more work than allowed. The time doubles on
-    /// each repetition.
+    /// Duration for which changes skip a connection whose filters exceeded the allowance. It doubles on each
+    /// repetition.
     static let filterRest = Duration.seconds(2)
-    /// Time after which a connection whose filters stayed within the allowance is treated as if they always had.
+    /// Duration within the allowance after which the hub forgets that a connection's filters had exceeded it.
     static let filterRestForgotten = Duration.seconds(300)
 }

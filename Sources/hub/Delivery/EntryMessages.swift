@@ -3,7 +3,8 @@ import Change
 import Messages
 import Protocol
 
-/// Messages to topics in the current entry of the log. No policy judges messages here, so they do not wait for the catalog.
+/// Messages to topics in the current entry of the log. No policy applies to them on delivery, so they do not wait for
+/// the catalog.
 struct EntryMessages: ~Copyable {
     /// True if the entry's messages have been gathered.
     private(set) var areGathered = false
@@ -12,7 +13,7 @@ struct EntryMessages: ~Copyable {
 
     init(_ flaws: FlawLog) { self.flaws = flaws }
 
-    /// Gathers the messages of an entry, which begins at offset `first`, that somebody hears.
+    /// Gathers the messages of an entry that some channel on this loop receives. The entry begins at offset `first`.
     mutating func gather(
         _ payload: RawSpan, from first: UInt64, _ layouts: MessageLayouts, _ findings: inout LogFindings,
         _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
@@ -49,6 +50,6 @@ struct EntryMessages: ~Copyable {
     /// Removes and returns the gathered messages; nil if there are none.
     mutating func take() -> TurnBroadcasts? { met.take() }
 
-    /// Ends an entry, or the progress on one that is read anew.
+    /// Resets the progress on the current entry, because the entry is done or will be read again.
     mutating func finishEntry() { areGathered = false }
 }

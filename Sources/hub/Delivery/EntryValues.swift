@@ -5,20 +5,20 @@ import Diagnostics
 import EventLog
 import Judging
 
-/// Values that the changes of the current entry lack, and that PostgreSQL or the log has: generated columns, values in
-/// the types of the present columns, and rows of which a change has only the key.
+/// Values that the changes of the current entry lack and that the hub gets elsewhere. PostgreSQL computes generated
+/// columns and converts values to current types. The log has the rows of which a change has only the key.
 struct EntryValues {
-    /// Values that the hub must get before it can deliver the current change.
+    /// Values that the hub must get before it can deliver a change.
     enum Missing {
         case nothing
-        /// The row of the change, as the log has it.
+        /// The whole row of the change, which the log may have.
         case row
-        /// Values of another type than their columns have now.
+        /// Values in the current types of their columns.
         case values
     }
 
     private enum Composition {
-        /// The hub has not looked for generated columns in the entry yet.
+        /// The hub has not searched the entry for generated columns yet.
         case unknown
         case asItIs
         /// The entry's bytes, rewritten with the values of the generated columns.
@@ -29,13 +29,13 @@ struct EntryValues {
     private var composition = Composition.unknown
     /// Values of the entry's rows in the types that their columns have now.
     private var converted: ConvertedRows?
-    /// Change for whose row the hub last asked the log, and the era of that question. The answer counts in the same era
-    /// only.
+    /// Change for whose row the hub last asked the log, and the era of `RowRecall` at that time. The answer is valid
+    /// only in that era.
     private var asked: (change: UInt32, era: UInt64)?
 
     init(_ metrics: ProjectMetrics) { generation = GeneratedColumns(metrics) }
 
-    /// Ends an entry, or the progress on one that is read anew.
+    /// Resets the progress on the current entry, because the entry is done or will be read again.
     mutating func finishEntry() {
         composition = .unknown
         converted = nil
@@ -43,17 +43,17 @@ struct EntryValues {
         generation.settle()
     }
 
-    /// Begins a transaction in which names or labels have another meaning.
+    /// Forgets how to compute generated columns, because names or labels mean something else in the next transaction.
     mutating func forgetPlans() { generation.forgetPlans() }
 
-    /// Takes note of a new catalog. Converted values have the types of the earlier catalog.
+    /// Adapts to a new catalog. Converted values are dropped, because they have the types of the earlier one.
     mutating func catalogHasChanged() {
         converted = nil
         generation.forgetPlans()
         composition = .unknown
     }
 
-    /// Returns the schema of a change, to which generated columns may have been added.
+    /// Returns the schema of a change, with generated columns if the hub added them.
     func relation(_ fingerprint: UInt64, _ schemas: SchemaRegistry) throws(ByteError) -> Relation {
         if let relation = schemas.relation(fingerprint) ?? generation.relation(fingerprint) { return relation }
         return try schemas.relation(of: fingerprint)
@@ -61,11 +61,11 @@ struct EntryValues {
 
     // MARK: Generated columns
 
-    /// True if somebody follows a table with generated columns.
+    /// True if some binding is on a table with generated columns.
     var isComputing: Bool { generation.isWatching }
 
-    /// Has the table's generated columns computed for the role. The current entry is looked through for them again; the
-    /// number of its changes stays the same.
+    /// Begins to compute the table's generated columns with the role. The hub searches the current entry for them
+    /// again; the number of its changes stays the same.
     mutating func watch(_ table: UInt32, as role: String) {
         generation.watch(table, as: role)
         composition = .unknown
@@ -73,17 +73,17 @@ struct EntryValues {
 
     mutating func leave(_ table: UInt32, as role: String) { generation.leave(table, as: role) }
 
-    /// Returns the columns that could not be computed for some row since the last call, by table.
+    /// Removes and returns the columns, by table, that PostgreSQL could not compute for some row.
     mutating func takeMissed() -> [UInt32: Set<String>] { generation.takeMissed() }
 
-    /// True if the entry has not been looked through for generated columns yet.
+    /// True if the hub has not searched the entry for generated columns yet.
     var isUncomposed: Bool { if case .unknown = composition { true } else { false } }
 
     /// Bytes of the entry with its generated columns; nil if it has none.
     var composed: [UInt8]? { if case .composed(let bytes) = composition { bytes } else { nil } }
 
-    /// Adds the values of generated columns to the entry. Returns the rows whose values must be computed first; nil if
-    /// all are known.
+    /// Adds the values of generated columns to the entry. Returns the rows whose values PostgreSQL must compute first;
+    /// nil if all are known.
     mutating func compose(
         _ feed: borrowing LogFeed, _ schemas: SchemaRegistry, _ snapshot: CatalogSnapshot
     ) throws -> GeneratedColumns.Batch? {
@@ -103,7 +103,7 @@ struct EntryValues {
         return nil
     }
 
-    /// Collects the rows of later entries that need values, up to where definitions may change.
+    /// Collects rows of later entries that need values, up to an entry after which definitions may differ.
     private mutating func collectAhead(
         _ feed: borrowing LogFeed, _ schemas: SchemaRegistry, _ snapshot: CatalogSnapshot,
         into batch: inout GeneratedColumns.Batch
@@ -127,7 +127,7 @@ struct EntryValues {
         }
     }
 
-    /// Returns the questions about the rows, in the order in which `fill` takes the answers.
+    /// Returns the questions about the rows. `fill` expects the answers in the same order.
     func requests(_ batch: GeneratedColumns.Batch) -> [GenerationRequest] { generation.requests(batch) }
 
     mutating func fill(_ batch: GeneratedColumns.Batch, _ answers: [[[GeneratedValue]]]) {
@@ -136,7 +136,7 @@ struct EntryValues {
 
     // MARK: Conversion of values
 
-    /// Returns the request for the converted values of the current change, and of later changes in its entry.
+    /// Returns the request to convert values of the current change and of later changes in its entry.
     static func conversion(
         of payload: RawSpan, after done: UInt32, _ schemas: SchemaRegistry
     ) throws(ByteError) -> ConversionRequest {
@@ -154,18 +154,18 @@ struct EntryValues {
 
     // MARK: Earlier rows
 
-    /// Notes that the log is asked for the row of a change.
+    /// Records that the hub asks the log for the row of a change.
     mutating func ask(for change: UInt32, in era: UInt64) { asked = (change, era) }
 
-    /// True if the log may be asked for the row of the change. It is asked once for each catalog: another one may name
-    /// rows differently, and what was known of them is forgotten.
+    /// True if the hub may ask the log for the row of the change. It asks once in each era: in a new era, columns may
+    /// have other names and remembered rows are forgotten.
     func mayAsk(for change: UInt32, in era: UInt64) -> Bool { asked?.change != change || asked?.era != era }
 
-    /// True if the answers of the log count. Another catalog may have come since the question, which may name rows
-    /// differently.
+    /// True if an answer of the log is still valid: the era has not changed since the question.
     func counts(in era: UInt64) -> Bool { asked?.era == era }
 
-    /// Takes the log's answers, and remembers the rows. Returns the rows whose generated columns must be computed first.
+    /// Remembers the rows that the log returned. Returns the rows whose generated columns PostgreSQL must compute
+    /// first.
     ///
     /// - Parameter snapshot: definitions of generated columns; nil if there is nothing to compute.
     mutating func take(
@@ -186,7 +186,7 @@ struct EntryValues {
         return nil
     }
 
-    /// Remembers the rows, with the values of their generated columns.
+    /// Remembers the rows, completed with the values of their generated columns.
     mutating func remember(
         _ answers: [RecallAnswer], to request: RecallRequest, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) {
@@ -198,7 +198,8 @@ struct EntryValues {
         }
     }
 
-    /// Marks the rows of the request as missing, because this program cannot read them in the log; the client is told.
+    /// Treats the requested rows as unread, because this program cannot decode them. The hub tells the affected
+    /// clients.
     private func cannotRecall(_ request: RecallRequest, _ error: any Error, _ router: inout ChangeRouter) {
         Log.shared.error("cannot decode rows found in the event log", [.reason("\(error)")])
         let answers = request.rows.map { _ in RecallAnswer.unread }
@@ -206,18 +207,19 @@ struct EntryValues {
         fill(request, answers, &router)
     }
 
-    /// Gives the rows to the memory, unless another catalog has come since the question.
+    /// Stores the rows in the memory, unless the era has changed since the question.
     private func fill(_ request: RecallRequest, _ answers: [RecallAnswer], _ router: inout ChangeRouter) {
         if counts(in: router.recall.era) { router.recall.fill(request, answers) }
     }
 
     // MARK: Completion
 
-    /// Finds the values that a judged change's images lack, if some client looks at them.
+    /// Finds the values that a change's images lack, if some client needs them.
     ///
     /// - Parameters:
-    ///   - place: index of the change among those that were judged.
+    ///   - place: index of the change in the group that was matched.
     ///   - number: index of the change in its entry.
+    ///   - isWanted: true if some listener may receive the change.
     func complete(
         _ change: borrowing Change, at place: Int, number: UInt32, isWanted: Bool, _ router: inout ChangeRouter,
         _ schemas: SchemaRegistry, _ sources: DeliverySources, _ completion: inout Completion?
@@ -248,7 +250,7 @@ struct EntryValues {
     }
 
     /// True if the hub sends this delete to every client that asked for deletes, no matter who could see the row.
-    /// Filters are then tried on the delete's own values, and reveal nothing more of the row.
+    /// Filters then read only the values in the delete itself, so that they reveal nothing more of the row.
     private static func isOpenDelete(
         _ change: borrowing Change, _ schemas: SchemaRegistry, _ sources: DeliverySources
     ) -> Bool {

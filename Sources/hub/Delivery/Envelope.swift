@@ -3,13 +3,13 @@ import Change
 import Net
 import Protocol
 
-/// Key of an envelope, which is the text around a change's body. All channels with the same topic, form and ids that
-/// see the same columns share one envelope, and so share each frame.
+/// Key of an envelope, the text around a change's body. Channels with the same topic, form, ids and view share one
+/// envelope, and so share each frame.
 struct EnvelopeKey: Hashable {
     var form: EnvelopeForm
     var topic: [UInt8]
     var ids: [UInt32]
-    /// Operation that the event names, for channels joined in the old form of the protocol; nil for others.
+    /// Operation that the event names, for channels that joined in the protocol's old form; nil for all others.
     var legacy: Operation?
     var view: UInt32
 
@@ -27,22 +27,22 @@ struct EnvelopeKey: Hashable {
     }
 }
 
-/// Frame in the form in which the loop shares it: one piece, or three if the body is large enough to be shared by
-/// itself.
+/// Frame as the loop shares it between connections: one piece, or three if the body is large enough to be shared alone.
 struct FramePieces {
     var head: Piece
     var body: Piece?
     var tail: Piece?
 }
 
-/// Envelopes in use on one loop, each with the frames last made from it.
+/// Envelopes in use on one loop, each with its most recent frames.
 struct EnvelopeTable {
     struct Entry {
         let key: EnvelopeKey
         let envelope: ChangeEnvelope
         var users: UInt32 = 1
-        /// Number of the body in the frame `plain`. `compressedBody` is the number of the body in `compressed`.
+        /// Number of the body in the frame `plain`.
         var plainBody: UInt64 = 0
+        /// Number of the body in the frame `compressed`.
         var compressedBody: UInt64 = 0
         var plain: FramePieces?
         var compressed: FramePieces?
@@ -76,7 +76,7 @@ struct EnvelopeTable {
         }
     }
 
-    /// Returns the frame already made for this body; nil if there is none.
+    /// Returns the frame of this envelope and body; nil if it has not been made yet.
     func pieces(_ index: UInt32, for body: UInt64, compressed: Bool) -> FramePieces? {
         guard let entry = entries[index] else { return nil }
         if compressed { return entry.compressedBody == body ? entry.compressed : nil }

@@ -8,7 +8,7 @@ public struct FeedShare: Sendable, Equatable {
 
     public var isFull: Bool { limit.map { told >= $0 } ?? false }
 
-    /// Counts one more change. False if the feed is full.
+    /// Counts one more change. Returns false if the feed has reached its limit.
     mutating func take() -> Bool {
         if isFull { return false }
         told += 1

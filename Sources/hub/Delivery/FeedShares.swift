@@ -1,13 +1,15 @@
 import Diagnostics
 
-/// Quotas of the listeners that are feeds, and the feeds that received changes.
+/// Quotas of the listeners that are feeds, and a list of the feeds that received changes.
 struct FeedShares {
     private var shares: [UInt32: FeedShare] = [:]
     /// Feeds that received changes since the last `takeFed`.
     private var fed: Set<UInt32> = []
     private let changes: Counter
 
-    /// - Parameter changes: counts the changes.
+    /// Creates a table without feeds.
+    ///
+    /// - Parameter changes: counter of the changes that feeds received.
     init(_ changes: Counter) { self.changes = changes }
 
     subscript(_ listener: UInt32) -> FeedShare? { shares[listener] }
@@ -15,7 +17,8 @@ struct FeedShares {
     mutating func add(_ listener: UInt32, _ share: FeedShare) { shares[listener] = share }
     mutating func remove(_ listener: UInt32) { shares[listener] = nil }
 
-    /// Counts one more change of a feed. Returns true for its first change; nil if the feed has had as many as it may.
+    /// Counts one more change of a feed. Returns true for the feed's first change, and nil if the feed has reached its
+    /// limit.
     mutating func take(_ listener: UInt32) -> Bool? {
         guard var share = shares[listener] else { preconditionFailure("a feed has its share") }
         let isFirst = share.told == 0

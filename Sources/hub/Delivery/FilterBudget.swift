@@ -4,7 +4,7 @@ import Protocol
 
 extension HolderBudget.Rules {
     /// Budget for the conditions and values of filters, each of which has an entry in the predicate index. The hub
-    /// counts them in the text of a join, before it builds anything from the text.
+    /// counts them in the text of a join before it parses the filters.
     public static let filterParts = HolderBudget.Rules(
         limit: Limits.filterParts, ofHolder: Limits.filterPartsOfConnection, few: Limits.fewFilterParts,
         timesForFew: Limits.filterPartsForFew)
@@ -24,14 +24,14 @@ extension HolderBudget.Refusal {
     }
 }
 
-/// Period for which changes leave out a connection's filters. Each repetition makes the period longer.
+/// Period for which changes skip a connection's filters because they took too much work. It doubles on each repetition.
 public struct FilterRest {
     private var until: UInt64 = 0
     private var length = Duration.zero
 
     public init() {}
 
-    /// Returns the seconds that are left; nil if no period is running.
+    /// Returns the remaining time of the period in seconds; nil if no period is running.
     public func secondsLeft(_ now: UInt64) -> Int? { until > now ? Int((until - now) / 1_000_000_000) + 1 : nil }
 
     public mutating func begin(_ now: UInt64) -> Duration {

@@ -3,22 +3,22 @@ import Catalog
 import Change
 import Diagnostics
 
-/// Columns of a stored schema that had another type than the table has now. `converted` is the schema of its rows once
-/// their values are converted.
+/// Columns of a stored schema whose type differs from the table's current type. `converted` is the schema of its rows
+/// after the hub has converted their values.
 struct ForeignColumns {
-    /// Present columns, by their index in the stored schema.
+    /// Current columns of the table, by index in the stored schema.
     let columns: [Int: CatalogColumn]
-    /// Types that the values had when they were stored, by index.
+    /// Types in which the values were stored, by index in the stored schema.
     let formerTypes: [Int: UInt32]
-    /// Indices whose values must not be taken for any column's values.
+    /// Indices of columns whose stored values may belong to another column, so that the hub must not use them.
     private let unknown: Set<Int>
-    /// Indices of enumeration columns whose labels may have had other texts.
+    /// Indices of enumeration columns whose labels may have been renamed since the values were stored.
     private let relabelled: Set<Int>
     private let moment: LSN
     let converted: Relation
     let fingerprint: UInt64
 
-    /// Returns nil if the schema has no such columns. A column that the table does not have is ignored.
+    /// Creates the conversion of the columns at `places`. Returns nil if the table has none of these columns any more.
     init?(
         _ relation: Relation, _ places: Set<Int>, of table: CatalogTable, _ identities: ColumnIdentities? = nil,
         at moment: LSN = .zero
@@ -54,13 +54,13 @@ struct ForeignColumns {
         self.converted = converted
         var writer = ByteWriter()
         RelationCodec.encode(converted, to: &writer)
-        // Rows with present labels are not rows of the stored schema, although both schemas read the same.
+        // Rows with current labels differ from rows of the stored schema, although both schemas look the same.
         if !unknown.isEmpty || !relabelled.isEmpty { writer.append("as of now") }
         fingerprint = RelationCodec.fingerprint(of: writer.bytes)
     }
 
-    /// Returns an image with the values of these columns converted. Values that could not be converted are left out,
-    /// like values that did not change.
+    /// Returns an image with the values of these columns converted. A value that could not be converted is marked as
+    /// unchanged, so that it is not sent.
     func rewritten(_ tuple: borrowing Tuple, _ values: [Int: ColumnText]) throws(ByteError) -> [UInt8] {
         var writer = ByteWriter(capacity: tuple.bytes.byteCount + 64)
         writer.append(big: UInt16(truncatingIfNeeded: tuple.columnCount))
@@ -94,27 +94,27 @@ struct ForeignColumns {
     }
 }
 
-/// Request to convert values of one entry's changes: the current change and some later ones.
+/// Request to PostgreSQL to convert values: of the current change, and of later changes in its entry.
 struct ConversionRequest {
     private struct Place {
         let change: UInt32
         let isOld: Bool
         let column: Int
-        /// Index of the value's question; nil if nothing is asked.
+        /// Index of the value's question in `questions`; nil if the value cannot be converted.
         let question: Int?
     }
 
     private(set) var questions: [ValueConversion] = []
     private var places: [Place] = []
     private var bytes = 0
-    /// Index of the first change whose values are not all in the request; those of earlier changes are.
+    /// Index of the first change in the entry that the request does not contain.
     private(set) var end: UInt32
 
     init(from change: UInt32) { end = change }
 
     var isFull: Bool { questions.count >= Limits.questionBatch || bytes >= Limits.questionBatchBytes }
 
-    /// Adds the next change. `foreign` contains the columns of its schema that need conversion.
+    /// Adds the next change. `foreign` holds the columns of its schema that need conversion; nil if there are none.
     mutating func add(_ change: borrowing Change, _ foreign: ForeignColumns?) throws(ByteError) {
         defer { end += 1 }
         guard let foreign else { return }
@@ -153,9 +153,9 @@ struct ConversionRequest {
     }
 }
 
-/// Converted values of an entry's changes, by change and column.
+/// Converted values of an entry's changes, by index of the change and of the column.
 struct ConvertedRows {
-    /// Index of the first change that was not asked about.
+    /// Index of the first change in the entry whose values were not converted.
     let end: UInt32
     var old: [UInt32: [Int: ColumnText]] = [:]
     var new: [UInt32: [Int: ColumnText]] = [:]

@@ -5,10 +5,10 @@ import Net
 import Protocol
 import WebSocket
 
-/// Writer of bodies and frames, which it hands to a sink.
+/// Writer of change bodies and of the frames around them.
 struct FrameWriter: ~Copyable {
     private let encoder: ChangeEncoder
-    /// Bodies of the current change, one for each view that was needed.
+    /// Bodies of the current change, one for each view in use.
     private var bodies = ByteWriter(capacity: 64 << 10)
     private var framer: BodyFramer
     private var bodyNumber: UInt64 = 0
@@ -18,14 +18,14 @@ struct FrameWriter: ~Copyable {
         framer = BodyFramer(deflater: deflater)
     }
 
-    /// Begins a change: discards the bodies of the one before.
+    /// Begins a change: discards the bodies of the previous one.
     mutating func begin() {
         bodies.removeAll()
         bodies.shrink(to: Limits.keptWriterBytes)
         framer.shrink()
     }
 
-    /// Writes the body of the change in a view, if there is none yet.
+    /// Writes the body of the change in a view, unless it has been written already.
     mutating func write(
         _ readable: borrowing ReadableChange, _ moment: ChangeMoment, _ index: UInt32,
         _ views: inout ViewTable
@@ -53,12 +53,12 @@ struct FrameWriter: ~Copyable {
         return bodies.bytes.extracting(body).copied()
     }
 
-    /// Returns the frame around the view's body of the current change, which is made for the first recipient.
+    /// Returns the frame around the view's body of the current change. The first call for an envelope makes the frame.
     mutating func frame(
         _ envelope: UInt32, _ index: UInt32, compressed: Bool, _ views: inout ViewTable,
         _ envelopes: inout EnvelopeTable, on sink: any FrameSink
     ) -> FramePieces {
-        // The fields are read one by one, because a copy of the view would count its references.
+        // A copy of the view would count its references, so each field is read alone.
         guard let body = views.views[index]?.body, let number = views.views[index]?.bodyNumber else {
             preconditionFailure("a frame of a view that is gone")
         }
@@ -72,7 +72,7 @@ struct FrameWriter: ~Copyable {
         return pieces
     }
 
-    /// Sends a frame to a single recipient, in its own envelope, around the view's body of the current change.
+    /// Sends the view's body of the current change to a single recipient, in an envelope that only this recipient uses.
     mutating func send(
         _ index: UInt32, _ views: borrowing ViewTable, in envelope: ChangeEnvelope, to recipient: Recipient,
         on sink: any FrameSink
@@ -83,7 +83,7 @@ struct FrameWriter: ~Copyable {
         Self.send(pieces, to: recipient.connection, on: sink)
     }
 
-    /// Sends a body that waited. The body replaces those of the current change.
+    /// Sends a body that waited for an answer. Discards the bodies of the current change.
     mutating func send(
         body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on sink: any FrameSink
     ) {
@@ -102,7 +102,7 @@ struct FrameWriter: ~Copyable {
     }
 }
 
-/// Builder of frames around bodies.
+/// Builder of the frames around bodies.
 struct BodyFramer: ~Copyable {
     private let deflater: Deflater?
     private var frame = ByteWriter(capacity: 64 << 10)
@@ -111,7 +111,8 @@ struct BodyFramer: ~Copyable {
 
     mutating func shrink() { frame.shrink(to: Limits.keptWriterBytes) }
 
-    /// Returns the frame around one of the bodies. `shared` is the body if the loop has it already.
+    /// Returns the frame around the body at `place`. `shared` is the same body if the loop already stores it for
+    /// sharing.
     mutating func frame(
         _ place: Range<Int>, of bodies: borrowing ByteWriter, shared: Piece?, _ envelope: ChangeEnvelope,
         compressed: Bool, on sink: any FrameSink

@@ -4,19 +4,19 @@ import Change
 import Diagnostics
 import Judging
 
-/// Generated columns that changes do not contain. The hub asks PostgreSQL for their values, and adds these to the
-/// changes before any other code reads them.
+/// Generated columns that PostgreSQL's stream leaves out. The hub asks PostgreSQL for their values and adds them to the
+/// changes before any other code reads these.
 ///
-/// An expression always gives the same value for the same inputs, so values are remembered by expression and inputs.
+/// An expression always gives the same value for the same inputs, so the hub remembers values by expression and inputs.
 /// The loop waits at an entry until it knows all values that the entry needs.
 struct GeneratedColumns {
-    /// Column and inputs that determine a value.
+    /// Column with its inputs. The same key always has the same value.
     public struct Key: Hashable {
         var column: GeneratedColumn
         var inputs: [String?]
     }
 
-    /// Values for which the hub must ask PostgreSQL.
+    /// Values that the hub must ask PostgreSQL for.
     struct Batch {
         fileprivate var keys: [UInt32: [GeneratedColumn: [Key]]] = [:]
         fileprivate var known: Set<Key> = []
@@ -28,20 +28,21 @@ struct GeneratedColumns {
         }
     }
 
-    /// Tables that somebody follows, with the number of bindings for each role.
+    /// Tables with bindings, each with the number of bindings by role.
     private var watched: [UInt32: [String: Int]] = [:]
-    /// Plans by schema; nil if there is nothing to compute for a schema.
+    /// Plans by schema fingerprint; nil if a schema has nothing to compute.
     private var plans: [UInt64: GenerationPlan?] = [:]
     private var relations: [UInt64: Relation] = [:]
-    /// Two generations of values: `values` were used lately, `olderValues` before. No value is removed while an entry
-    /// needs it.
+    /// Values used recently. When they become too many they move to `olderValues`, whose former content is dropped. No
+    /// value is removed while an entry needs it.
     private var values: [Key: GeneratedValue] = [:]
     private var olderValues: [Key: GeneratedValue] = [:]
     private var valueBytes = 0
+    /// Keys of values that PostgreSQL failed to compute for the current entry.
     private var failed: [Key] = []
-    /// Columns that could not be computed for some row, by table.
+    /// Columns, by table, that PostgreSQL could not compute for some row. The loop has not reported them yet.
     private var missed: [UInt32: Set<String>] = [:]
-    /// Columns that could not be computed and were logged since the catalog changed, by table.
+    /// Columns, by table, whose failure the hub has logged since the catalog last changed.
     private var reported: [UInt32: Set<String>] = [:]
     private let metrics: ProjectMetrics
 
@@ -49,6 +50,7 @@ struct GeneratedColumns {
 
     // MARK: Tables
 
+    /// True if some binding is on a table with generated columns.
     var isWatching: Bool { !watched.isEmpty }
 
     mutating func watch(_ table: UInt32, as role: String) { watched[table, default: [:]][role, default: 0] += 1 }
@@ -59,14 +61,14 @@ struct GeneratedColumns {
         if watched[table]?.isEmpty == true { watched[table] = nil }
     }
 
-    /// Forgets the plans, because the catalog has changed. Computed values stay valid.
+    /// Forgets the plans, because the catalog changed. Computed values stay valid.
     mutating func forgetPlans() {
         plans = [:]
         relations = [:]
         reported = [:]
     }
 
-    /// Returns the schema of changes to which generated columns were added.
+    /// Returns the schema of changes to which the hub added generated columns.
     func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
 
     private mutating func plan(
@@ -92,7 +94,8 @@ struct GeneratedColumns {
 
     // MARK: Questions
 
-    /// Adds the unknown values of the part's rows. False if none of the rows has a generated column to compute.
+    /// Adds to the batch all unknown values of the part's rows. Returns false if no row has a generated column to
+    /// compute.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into batch: inout Batch, _ relations: (UInt64) -> Relation?,
@@ -117,7 +120,7 @@ struct GeneratedColumns {
         }
     }
 
-    /// Adds the unknown values of whole rows that the log returned.
+    /// Adds to the batch all unknown values of whole rows that were found in the log.
     mutating func collect(
         _ answers: [RecallAnswer], into batch: inout Batch, _ snapshot: CatalogSnapshot
     ) throws(ByteError) {
@@ -129,7 +132,7 @@ struct GeneratedColumns {
 
     private func value(_ key: Key) -> GeneratedValue? { values[key] ?? olderValues[key] }
 
-    /// Returns the questions, in the order in which `fill` takes the answers.
+    /// Returns the questions in the order in which `fill` expects the answers.
     func requests(_ batch: Batch) -> [GenerationRequest] {
         GeneratedColumns.order(batch).map { table, columns in
             GenerationRequest(
@@ -159,11 +162,11 @@ struct GeneratedColumns {
         values[key] = value
         valueBytes += Limits.generatedValueBytes + PolicyQuestion.bytes(key.inputs)
         if case .text(let text) = value { valueBytes += text.utf8.count }
-        // PostgreSQL may be able to compute the value at another time.
+        // PostgreSQL may be able to compute the value later.
         if value == .failed { failed.append(key) }
     }
 
-    /// Ends an entry: forgets failed values, and begins a new generation of values if there are too many.
+    /// Ends an entry: forgets failed values, and drops the older values if there are too many.
     mutating func settle() {
         for key in failed {
             values[key] = nil
@@ -178,7 +181,7 @@ struct GeneratedColumns {
 
     // MARK: Composed changes
 
-    /// Returns the part with its generated columns, once their values are known: the same changes in the same order.
+    /// Returns the part with generated columns added: the same changes in the same order. All values must be known.
     @_lifetime(part: copy part)
     mutating func compose(
         _ part: inout TransactionPart, _ relations: (UInt64) -> Relation?, _ snapshot: CatalogSnapshot
@@ -207,7 +210,7 @@ struct GeneratedColumns {
         let new = values(inputs, isOld: false, plan)
         var old = inputs.hasWholeOld ? values(inputs, isOld: true, plan) : plan.computed.map { _ in nil }
         if inputs.hasNew {
-            // A value that the new row lacks must not be taken from the old row as if it did not change.
+            // If the new row lacks a value, the old value is omitted too. Otherwise the column would seem unchanged.
             for (index, value) in new.enumerated() where value == nil { old[index] = nil }
         }
         TransactionCodec.append(
@@ -242,7 +245,7 @@ struct GeneratedColumns {
             ])
     }
 
-    /// Adds generated columns to the rows that the log returned.
+    /// Adds generated columns to rows that were found in the log.
     mutating func composed(
         _ answers: [RecallAnswer], _ snapshot: CatalogSnapshot
     ) throws(ByteError) -> [RecallAnswer] {
@@ -261,7 +264,7 @@ struct GeneratedColumns {
         return composed
     }
 
-    /// Returns the columns that could not be computed for some row since the last call, by table.
+    /// Removes and returns the columns, by table, that PostgreSQL could not compute for some row.
     mutating func takeMissed() -> [UInt32: Set<String>] {
         defer { missed = [:] }
         return missed

@@ -4,33 +4,34 @@ import Change
 import Judging
 import Policy
 
-/// Plan that makes rows with generated columns from rows of one schema of the log, which lack those columns.
+/// Plan for adding generated columns to rows of one schema of the log, which lacks those columns.
 struct GenerationPlan {
     struct Computed {
         let column: GeneratedColumn
-        /// Indices of the expression's inputs in rows of the log.
+        /// Indices of the expression's input columns in rows of the log.
         let places: [Int]
     }
 
     enum Part {
-        /// A column of the log's rows, by its index there.
+        /// Column of the log's rows, by its index in them.
         case sent(Int)
-        /// A column in `computed`, by its index there.
+        /// Generated column, by its index in `computed`.
         case computed(Int)
     }
 
-    /// Schema of the log's rows.
+    /// Schema of the log's rows, to which the plan adds columns.
     let source: Relation
-    /// Schema of the rows that the plan makes, with its own `fingerprint`.
+    /// Schema of the rows with generated columns.
     let relation: Relation
+    /// Fingerprint that stands for `relation`; it differs for other expressions.
     let fingerprint: UInt64
-    /// Parts of a row, in the order of the columns of `relation`.
+    /// Origin of each column of `relation`, in order.
     let parts: [Part]
     let computed: [Computed]
 
-    /// Returns nil if there is nothing to compute, or nothing to compute it from.
+    /// Creates the plan for one schema. Returns nil if the schema lacks no generated column, or lacks their inputs.
     ///
-    /// `unreadable` are types whose values cannot be given as texts.
+    /// - Parameter unreadable: types whose values PostgreSQL cannot read back from their texts.
     init?(_ source: Relation, fingerprint: UInt64, _ table: CatalogTable, unreadable: Set<UInt32> = []) {
         var made = Making(source, table, unreadable)
         made.addAll()
@@ -64,7 +65,7 @@ struct GenerationPlan {
             self.unreadable = unreadable
         }
 
-        /// Adds all columns. Each generated column follows the columns that come before it in the table.
+        /// Adds all columns. A generated column precedes the first sent column that follows it in the table.
         mutating func addAll() {
             var rest = table.computed.filter { source.column(named: table.columns[$0].name) == nil }[...]
             for (place, column) in source.columns.enumerated() {
@@ -99,8 +100,8 @@ struct GenerationPlan {
                     isComputed: true))
         }
 
-        /// Returns the expression's input columns. Nil if the schema lacks one or has it with another type, or if one
-        /// is unreadable.
+        /// Returns the expression's input columns. Returns nil if the schema lacks one of them or has it with another
+        /// type, or if one has an unreadable type.
         private func inputs(of generation: ColumnGeneration) -> [(place: Int, column: CatalogColumn)]? {
             let foreign = table.foreignColumns(of: source)
             var inputs: [(place: Int, column: CatalogColumn)] = []
@@ -115,7 +116,7 @@ struct GenerationPlan {
     }
 }
 
-/// Row images of a change, from which the inputs of generated columns are read.
+/// Row images of a change, as source of the inputs of generated columns.
 struct GenerationInputs {
     private let new: [UInt8]?
     private let old: [UInt8]?
@@ -132,7 +133,7 @@ struct GenerationInputs {
         oldImage = change.oldImage
     }
 
-    /// Reads a single row that is known whole.
+    /// Creates the inputs from a single row that is known completely.
     init(row: [UInt8]) throws(ByteError) {
         new = row
         old = nil
@@ -141,7 +142,7 @@ struct GenerationInputs {
         oldImage = .none
     }
 
-    /// Returns the texts of a column's inputs in an image, with nil for NULL. Returns nil if one input was not sent.
+    /// Returns the texts of a column's inputs in an image, with nil for NULL. Returns nil if the image lacks one input.
     func texts(_ computed: GenerationPlan.Computed, _ plan: GenerationPlan, isOld: Bool) -> [String?]? {
         var texts: [String?] = []
         for place in computed.places {
@@ -153,7 +154,7 @@ struct GenerationInputs {
 
     private func newText(_ place: Int, _ plan: GenerationPlan) -> String?? {
         guard let new, place < newPlaces.count else { return .none }
-        // A large value that did not change is in the old image, if the old image has the column at all.
+        // PostgreSQL leaves a large unchanged value out of the new image. The old image may have it.
         return GenerationInputs.text(new, newPlaces[place]) ?? oldText(place, plan)
     }
 
@@ -172,7 +173,8 @@ struct GenerationInputs {
         }
     }
 
-    /// Returns an image as a row of the plan's relation. An unknown value is left out, like one that did not change.
+    /// Returns an image as a row of the plan's relation. An unknown value is marked as unchanged, so that it is not
+    /// sent.
     func image(
         isOld: Bool, _ plan: GenerationPlan, _ values: [GeneratedValue?]
     ) -> [UInt8] {
@@ -203,6 +205,6 @@ struct GenerationInputs {
     }
 
     var hasNew: Bool { new != nil }
-    /// True if the old row is known whole. A key says nothing about values computed from other columns.
+    /// True if the whole old row is known. A key is not enough, because values are computed from other columns too.
     var hasWholeOld: Bool { old != nil && oldImage == .full }
 }

@@ -4,7 +4,8 @@ import Catalog
 import Matching
 import Policy
 
-/// Role and claims that policies judge. All channels of a loop with the same role and claims share one holder.
+/// Role and claims by which policies are evaluated. All channels of a loop with the same role and claims share one
+/// holder.
 public final class Holder {
     public struct Key: Hashable {
         public var role: [UInt8]
@@ -17,19 +18,20 @@ public final class Holder {
     }
 
     public let key: Key
-    /// Number of the holder on the loop.
+    /// Index of the holder in `HolderTable`.
     public let number: UInt32
     public let claimant: PolicySubject
     /// Number of channels that use the holder.
     var users = 0
-    /// PostgreSQL's answers about terms that depend on the claims alone.
+    /// PostgreSQL's answers about policy terms that depend on the claims alone.
     public var answers: [AskedTerm: AskedAnswer] = [:]
-    /// Active policies by the identity of their `PolicyBinding`; they are ready or wait for their memberships.
+    /// Policies by the identity of their `PolicyBinding`. Each is ready or waits for its memberships.
     public var policies: [ObjectIdentifier: ActivePolicy] = [:]
-    /// Policies of the holder, in an order that does not differ between runs.
+    /// Policies of the holder in the order of their numbers, so that all runs are alike.
     public var heldInOrder: [ActivePolicy] { policies.values.sorted { $0.number < $1.number } }
-    /// Ticket of the question about the claims that is under way. `waiters` are the channels that wait for its answer.
+    /// Ticket of the question about the claims that is under way.
     public var ticket: UInt64 = 0
+    /// Channels that wait for the answer to the question about the claims.
     public var waiters: Set<UInt32> = []
 
     init(_ key: Key, _ claimant: PolicySubject, number: UInt32) {
@@ -39,20 +41,21 @@ public final class Holder {
     }
 }
 
-/// Policy as it applies to one holder.
+/// Policy of one holder, with the holder's claims filled in.
 public final class ActivePolicy {
     public let binding: PolicyBinding
     let residual: Residual
     public let sets: [MembershipSet]
-    /// Number of the policy among the loop's policies.
+    /// Index of the policy in `ActivePolicies`.
     public let number: UInt32
-    /// Predicate that rows are matched against; nil until the memberships are known.
+    /// Predicate that decides on rows; nil until the memberships are known.
     public var predicate: Predicate?
-    /// True if the holder is gone or another policy has replaced this one. The policy is removed with its last binding.
+    /// True if the holder was released or a newer policy has replaced this one. The policy is removed with its last
+    /// binding.
     public var isRetired = false
-    /// True if a channel waits until the policy's memberships are known.
+    /// True if some channel waits until the policy's memberships are known.
     public var isAwaited: Bool { sets.contains(where: \.isAwaited) }
-    /// Channels that are bound by the policy, with the number of their bindings.
+    /// Channels with bindings under the policy, each with the number of these bindings.
     public var places: [UInt32: Int] = [:]
 
     public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [MembershipSet], number: UInt32) {
@@ -101,8 +104,8 @@ public struct HolderTable {
         return holder
     }
 
-    /// Gives the holder back for one channel. True if that was the last channel: the caller then releases what the
-    /// holder has.
+    /// Releases the holder for one channel. Returns true if it was the holder's last channel: the caller must then
+    /// release the holder's policies.
     public mutating func release(_ holder: Holder) -> Bool {
         assert(holder.users > 0 && holders.contains(holder.number), "a holder is given back by its channels")
         holder.users -= 1

@@ -1,20 +1,20 @@
 import Diagnostics
 import Synchronization
 
-/// Budget for objects that take memory for as long as a connection holds them: filter conditions or presence.
+/// Budget for objects that use memory while a connection holds them: filter conditions or presence.
 ///
-/// A project has its share of the process's budget, and a connection has a limit of its own. Connections that hold
-/// little have a larger common budget than those that hold much, and neither group uses up the other's. The many with
-/// small needs do not pay for the few with large ones.
+/// The process has one budget, and each project has a share of it. Each connection has a limit too. Connections that
+/// hold little and those that hold much draw on separate amounts, so that a few large ones cannot use up the room of
+/// many small ones.
 public final class HolderBudget: Sendable {
     public struct Rules: Sendable {
-        /// Budget of all connections that hold much, together.
+        /// Amount that all connections with large holdings may have together.
         var limit: Int
-        /// Limit of one connection.
+        /// Amount that one connection may have.
         var ofHolder: Int
-        /// Largest amount that counts as little.
+        /// Largest holding that counts as small.
         var few: Int
-        /// Factor: all connections that hold little may together hold this many times `limit`.
+        /// Factor for connections with small holdings: together they may have this many times `limit`.
         var timesForFew: Int
 
         public init(limit: Int, ofHolder: Int, few: Int, timesForFew: Int) {
@@ -41,14 +41,14 @@ public final class HolderBudget: Sendable {
         self.refusals = refusals
     }
 
-    /// Returns the budget of one project: half of this one, on which it also draws.
+    /// Returns the budget of one project: at most half of this budget, against which it also counts.
     public func share() -> HolderBudget {
         var rules = rules
         rules.limit /= 2
         return HolderBudget(rules, of: self, held, refusals)
     }
 
-    /// Reserves `count` more for a connection that already holds `held`.
+    /// Reserves `count` more for a connection that already holds `held`. Throws if a limit is reached.
     public func take(_ count: Int, of held: Int) throws(Refusal) {
         assert(held >= 0, "nobody holds less than nothing")
         guard count > 0 else { return }
@@ -61,7 +61,7 @@ public final class HolderBudget: Sendable {
         self.held.add(Int64(count))
     }
 
-    /// Gives back `count` of a connection that held `held` until now.
+    /// Releases `count` of the `held` that a connection has.
     public func give(back count: Int, of held: Int) {
         guard count > 0 else { return }
         assert(count <= held, "nobody gives back more than was taken")

@@ -3,10 +3,11 @@ import Change
 import Diagnostics
 import EventLog
 
-/// Memberships as the log changes them: transactions are applied, and those ahead are taken out of answers.
+/// Use of the log by memberships: applies transactions, and removes the effects of later ones from PostgreSQL's
+/// answers.
 extension LiveMemberships {
-    /// Applies an entry's effect before its rows, because every holder is judged by the memberships as the whole
-    /// transaction leaves them.
+    /// Applies an entry's effect on memberships before the entry's rows are delivered. Every row of a transaction is
+    /// judged by the memberships at the end of the transaction.
     mutating func apply(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ schemas: inout SchemaRegistry
     ) throws {
@@ -33,7 +34,7 @@ extension LiveMemberships {
         noteRelation(fingerprint, relation, foreign: schemas.unsure(relation))
     }
 
-    /// Applies the later parts of a transaction. The parts are read again afterwards for their rows.
+    /// Applies the later parts of a transaction in advance. The pipeline reads these parts again to deliver their rows.
     private mutating func applyLaterParts(
         _ feed: borrowing LogFeed, of first: EventLogEntry, _ schemas: inout SchemaRegistry
     ) throws {
@@ -50,8 +51,8 @@ extension LiveMemberships {
         }
     }
 
-    /// Unwinds sets that PostgreSQL filled with more than the log has come to, once the log has all of it. The sets are
-    /// then as they were at the current transaction. Returns the sets that are settled.
+    /// Removes the effects of transactions after the current one from PostgreSQL's answers, once the log has all
+    /// transactions that an answer contains. Returns the sets that decisions can use now.
     mutating func settleFills(
         _ feed: inout LogFeed?, coveredUpTo position: () -> LSN, _ now: UInt64, _ schemas: inout SchemaRegistry
     ) -> [MembershipSet] {
@@ -67,14 +68,14 @@ extension LiveMemberships {
                 isRefused = ReadingTrouble(error) == .transient
             }
             feed = consume taken
-            // The memberships are unwound again after a while, but not forever.
+            // The hub tries again later, but not forever.
             if isRefused, !isTiredOfUnwinding(now) { return [] }
         }
         return unwound(coveredUpTo: covered, now, isLost: !isWhole)
     }
 
-    /// Takes the effects of the log's later transactions out of the sets. False if the log ahead is too long or has a
-    /// gap.
+    /// Removes the effects of the log's later transactions from the answers. Returns false if too much of the log would
+    /// have to be read, or it has a gap.
     private mutating func unwind(_ feed: borrowing LogFeed, _ schemas: inout SchemaRegistry) throws -> Bool {
         beginUnwinding()
         var left = Limits.membershipUnwindBytes

@@ -6,35 +6,35 @@ import EventLog
 import Judging
 import Policy
 
-/// Memberships by which holders on one loop are judged, kept current from the log's changes.
+/// Membership sets of all holders on one loop. The log's changes keep them current.
 public struct LiveMemberships: ~Copyable {
     public private(set) var sets = Slots<MembershipSet>()
     private var numbers: [SetKey: UInt32] = [:]
     private var users: [UInt32: Int] = [:]
     private var fillings = MembershipFilling.Desk()
     private var index = MembershipIndex()
-    /// Progress on the transaction that the log is at.
+    /// Progress of the sets on the current transaction of the log.
     private(set) var progress = MembershipProgress()
     private var passed = PassedTransactions()
-    /// True if a table has changed so that a set of it is no longer valid.
+    /// True if a table changed so that some of its sets are no longer valid.
     private var hasReplaced = false
-    /// Sets for which the loop must ask PostgreSQL.
+    /// Numbers of sets for which the loop must ask PostgreSQL.
     private var unfilled: [UInt32] = []
-    /// Sets that changed since the predicates of their holders were made.
+    /// Numbers of sets that changed after the predicates of their holders were made.
     private var changed: Set<UInt32> = []
-    /// Sets that were filled with more than the log has shown.
+    /// Numbers of sets whose rows contain transactions that the loop has not reached in the log.
     private var mayBeAhead: Set<UInt32> = []
-    /// Sets whose answers wait until the log has everything that is in them.
+    /// Numbers of sets with an answer that the loop cannot use until the log has every transaction in it.
     private var unwinding: Set<UInt32> = []
 
-    /// Parts of the catalog that concern a set. Only a change of these makes another set.
+    /// Properties that determine a set. If one changes in the catalog, the holder needs another set.
     private struct SetKey: Hashable {
         var role: String
         var table: UInt32
         var columns: [CatalogColumn]
         var held: HeldMembership
-        /// Position from which the table is followed. Changes committed while the table is not published never come, so
-        /// that another set is needed after that.
+        /// Position from which the log has all changes of the table. A table that leaves the publication and returns
+        /// has a new position, and so needs a new set.
         var followedSince: UInt64
 
         init(_ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: UInt64) {
@@ -59,7 +59,8 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Sets
 
-    /// Returns the set of a holder; a new one must be filled. `table` is the membership's table as the catalog has it.
+    /// Returns the holder's set for a membership. The caller must have a new set filled. `table` is the membership's
+    /// table in the catalog.
     public mutating func take(
         _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
@@ -99,8 +100,8 @@ public struct LiveMemberships: ~Copyable {
         metrics.membershipSets.add(-1)
     }
 
-    /// Declares a table. Its sets are added to the index again if the table has other columns. Sets that do not read
-    /// those continue. The others match nothing any more, so their holders must be checked before anything is read.
+    /// Declares a table. If its columns changed, re-adds the sets that read only unchanged columns. The other sets
+    /// match nothing any more: their holders need new policies before the loop reads on.
     private mutating func declare(_ table: CatalogTable) {
         guard index.declare(table) else { return }
         for number in sets.indices {
@@ -114,6 +115,7 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
+    /// Returns true if a table change made some set invalid since the last call.
     mutating func takeReplacement() -> Bool {
         defer { hasReplaced = false }
         return hasReplaced
@@ -121,19 +123,21 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Filling
 
-    /// True if somebody waits for a set that PostgreSQL has not been asked for yet.
+    /// True if some channel waits for a set for which PostgreSQL has not been asked yet.
     public var hasUnfilled: Bool { !unfilled.isEmpty }
 
+    /// Removes and returns the sets for which the loop must ask PostgreSQL.
     mutating func takeUnfilled() -> [MembershipSet] {
         defer { unfilled = [] }
-        // A set that was discarded twice meanwhile is asked for once: no question would match a second answer.
+        // A set may be listed twice, if it was discarded twice. PostgreSQL is asked once, because only one answer would
+        // be used.
         var taken: Set<UInt32> = []
         return unfilled.compactMap { taken.insert($0).inserted ? sets[$0] : nil }
             .filter { $0.state == .filling && !$0.isUnwound }
     }
 
-    /// Takes PostgreSQL's answer to some sets of one reading. Returns the sets that are settled; the hub asks again for
-    /// the others.
+    /// Stores PostgreSQL's answers for sets. Returns the sets that decisions can use now. The hub asks again for the
+    /// others.
     public mutating func fill(
         _ answers: [(filling: MembershipFilling, answer: MembershipFill)], at now: UInt64
     ) -> [MembershipSet] {
@@ -160,25 +164,26 @@ public struct LiveMemberships: ~Copyable {
         return settled
     }
 
-    /// Notes that an answer did not come. Returns the set; the hub asks for it again when it is needed.
+    /// Records that PostgreSQL gave no answer. Returns the set; the hub asks for it again when it is needed.
     public func unanswered(_ filling: MembershipFilling) -> MembershipSet? {
         guard let set = set(awaiting: filling) else { return nil }
         set.isUnanswered()
         return set
     }
 
-    /// Returns the set that this answer is for; nil if no set waits for the answer any more.
+    /// Returns the set that waits for this filling; nil if none does any more.
     public func set(awaiting filling: MembershipFilling) -> MembershipSet? {
         guard let set = sets[filling.set], set.filling == filling, set.state == .filling else { return nil }
         return set
     }
 
-    /// Puts the set among those to ask PostgreSQL for, because somebody waits for it.
+    /// Queues the set for the next question to PostgreSQL, because a channel waits for it.
     public mutating func want(_ set: MembershipSet) {
         if set.ask() { unfilled.append(set.number) }
     }
 
-    /// Reopens the set for a channel that is promised the log's next transactions, of which the set says nothing yet.
+    /// Makes a filled set wait again, for a channel that must receive the log's next transactions. PostgreSQL filled
+    /// the set from a later state of the table, so it cannot decide about these transactions yet.
     public mutating func reopen(_ set: MembershipSet, for place: UInt32, at now: UInt64) {
         assert(sets[set.number] === set, "what is reopened is on the desk")
         set.reopen(for: place, at: now)
@@ -194,12 +199,12 @@ public struct LiveMemberships: ~Copyable {
         metrics.membershipRefills.add()
     }
 
-    /// Fills all sets again, because the log has a gap and no count can be trusted.
+    /// Empties all sets and has them filled again, because the log has a gap and the counts may be wrong.
     mutating func discardAll() {
         for number in sets.indices { if let set = sets[number] { refill(set) } }
     }
 
-    /// Returns the sets that changed or are being filled again. Policies that judge by them need new predicates.
+    /// Removes and returns the sets that changed or were emptied. Policies that use them need new predicates.
     mutating func takeChanged() -> [MembershipSet] {
         defer { changed = [] }
         return changed.sorted().compactMap { sets[$0] }
@@ -215,7 +220,7 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func forgetRelations() { index.forgetRelations() }
 
-    /// Forgets what may differ in another catalog: how relations are read, and refusals of PostgreSQL to fill a set.
+    /// Forgets facts that may differ in a new catalog: how stored rows are read, and failures to fill a set.
     mutating func catalogHasChanged() {
         forgetRelations()
         for number in sets.indices { if let set = sets[number], set.isRefused { refill(set) } }
@@ -223,7 +228,7 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }
 
-    /// Begins a transaction. Sets that were filled with newer rows cannot judge its rows.
+    /// Begins a transaction. Sets that contain later transactions cannot decide about its rows.
     mutating func begin(_ info: TransactionInfo) {
         guard !mayBeAhead.isEmpty else { return }
         for number in mayBeAhead.sorted() {
@@ -233,8 +238,8 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    /// Applies the rest of a part. Returns the fingerprint of a schema that is not known: the caller then calls
-    /// `noteRelation` and goes on from there.
+    /// Applies the rest of a part. If a schema is unknown, stops there and returns its fingerprint: the caller then
+    /// calls `noteRelation` and calls this again.
     @_lifetime(part: copy part)
     mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -269,14 +274,15 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Unwinding
 
-    /// True if the hub must look through the log now, because the log has everything that some answers contain.
+    /// True if the log now has every transaction in some waiting answer, so that the hub should read ahead and unwind
+    /// it.
     func mayUnwind(coveredUpTo position: LSN) -> Bool {
         unwinding.contains { sets[$0]?.mayUnwind(coveredUpTo: position.rawValue) ?? false }
     }
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
-    /// True if some channels have waited for as long as any may.
+    /// True if some set has waited to be unwound for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }
@@ -285,8 +291,8 @@ public struct LiveMemberships: ~Copyable {
         for number in unwinding { sets[number]?.beginUnwinding() }
     }
 
-    /// Takes the effect of a later transaction out of the answers that contain it. Returns a fingerprint as `apply`
-    /// does.
+    /// Removes the effects of a later transaction from the answers that contain it. Returns the fingerprint of an
+    /// unknown schema, as `apply` does.
     @_lifetime(part: copy part)
     mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -305,7 +311,7 @@ public struct LiveMemberships: ~Copyable {
         return unknown
     }
 
-    /// Ends the look through the log (`isLost` if that was impossible). Returns the sets that are settled.
+    /// Ends the reading ahead; `isLost` is true if it failed. Returns the sets that decisions can use now.
     mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [MembershipSet] {
         var settled: [MembershipSet] = []
         for number in unwinding.sorted() {
@@ -324,8 +330,8 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Progress
 
-    /// Notes that the current entry's effect is to be applied. Returns true if its changes must be gone through: those
-    /// of a transaction's later parts have been applied with its first part.
+    /// Begins to apply the current entry. Returns false if there is nothing to apply: no sets exist, or the effect was
+    /// already applied with the transaction's first part.
     mutating func beginEntry(_ info: TransactionInfo) -> Bool {
         guard progress.begin(info) else { return false }
         pass(info.xid)
@@ -336,34 +342,34 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func applyLaterParts() { progress.applyLaterParts() }
 
-    /// Fills all sets again, because only half of a transaction could be applied. They are then unwound to before it.
+    /// Empties all sets and has them filled again, because a transaction was applied only in part.
     mutating func partsAreLost() {
         discardAll()
         progress.partsAreLost()
     }
 
-    /// Ends an entry. A transaction without further parts ends with it.
+    /// Ends an entry. If the transaction has no further parts, ends the transaction too.
     mutating func finish(_ entry: EventLogEntry) {
         progress.finishEntry(endsTransaction: entry.kind == .transaction && !entry.isContinued)
     }
 
-    /// Begins to read the log anew.
+    /// Forgets the progress, because the log is opened again.
     mutating func forgetProgress() { progress = MembershipProgress() }
 
     /// Checks which sets are valid for the current transaction. A set that was filled after the transaction began may
-    /// contain newer rows.
+    /// contain later transactions.
     mutating func measureAtHand() {
         if let info = progress.begun { begin(info) }
     }
 }
 
-/// Progress of memberships on the transaction that the log is at.
+/// Progress of membership sets on the current transaction of the log.
 struct MembershipProgress {
     /// True if the effect of the current entry has been applied.
     private(set) var hasApplied = false
-    /// Transaction whose effect has been applied with the current entry; nil before that.
+    /// Transaction of the current entry, if its effect has been applied; nil otherwise.
     private(set) var begun: TransactionInfo?
-    /// True if the effects of the current transaction's later parts have been applied.
+    /// True if the effects of the transaction's later parts have already been applied.
     private(set) var isAheadOfParts = false
 
     /// Begins an entry. Returns false if its effect was applied with an earlier part of its transaction.
@@ -374,7 +380,7 @@ struct MembershipProgress {
 
     mutating func applyLaterParts() { isAheadOfParts = true }
 
-    /// Notes that the later parts could not be applied: the entry is applied again.
+    /// Records that the later parts could not be applied. The entry is applied again.
     mutating func partsAreLost() { (hasApplied, isAheadOfParts) = (false, false) }
 
     mutating func finishEntry(endsTransaction: Bool) {

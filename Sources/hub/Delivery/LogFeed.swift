@@ -3,8 +3,8 @@ import Diagnostics
 import EventLog
 import System
 
-/// Reader of the log's new entries for one loop. The reader stays on an entry until `finish`, so that a change can wait
-/// for the catalog.
+/// Reader of the log's new entries for one loop. The reader stays on an entry until `finish`, so that the pipeline can
+/// wait for what the entry needs.
 struct LogFeed: ~Copyable {
     private var reader: EventLogReader
     private let directory: any StorageDirectory
@@ -21,37 +21,37 @@ struct LogFeed: ~Copyable {
         waker = end.addWaker { bell.ring() }
     }
 
-    /// Returns another reader, which starts at a transaction's first entry.
+    /// Returns another reader that starts at the given entry.
     func reader(at entry: EventLogEntry) throws(EventLogError) -> EventLogReader {
         try EventLogReader(directory: directory, end: end, from: .offset(entry.offset))
     }
 
-    /// Returns another reader, for the entries after the current one.
+    /// Returns another reader that starts after the current entry.
     func ahead() -> EventLogReader { reader.ahead() }
 
-    /// Position of the next entry, if the feed is between entries.
+    /// Position of the next entry. Valid only between entries.
     var position: EventLogPosition { reader.position }
 
-    /// Number of the segment that is being read.
+    /// Number of the segment that the reader is in.
     var segment: UInt64 { reader.segmentHeader.sequence }
 
     deinit { end.removeWaker(waker) }
 
     enum Step {
         case entry(EventLogEntry)
-        /// No further entry exists for now.
+        /// The log has no further entry yet.
         case none
-        /// The feed has skipped a segment that has nothing for any client.
+        /// The reader skipped a segment that contains nothing for any client.
         case passedOver
     }
 
-    /// Returns the entry to process, which stays the same until `finish`.
+    /// Returns the current entry, which stays the same until `finish`.
     mutating func next() throws(EventLogError) -> Step {
         if !isOnEntry { isOnEntry = try reader.next() }
         return isOnEntry ? .entry(reader.entry) : .none
     }
 
-    /// Returns the entry to process; skips segments for which `isUseless` returns true.
+    /// Returns the current entry. Before that, skips a segment for which `isUseless` returns true.
     mutating func next(passingOver isUseless: (SealedSegment) -> Bool) throws(EventLogError) -> Step {
         if isOnEntry { return .entry(reader.entry) }
         switch try reader.next(passingOver: isUseless) {
@@ -65,7 +65,7 @@ struct LogFeed: ~Copyable {
 
     mutating func finish() { isOnEntry = false }
 
-    /// Entry that is being processed; nil between entries.
+    /// Current entry; nil between entries.
     var atHand: EventLogEntry? { isOnEntry ? reader.entry : nil }
 
     var payload: RawSpan {
@@ -75,7 +75,7 @@ struct LogFeed: ~Copyable {
 }
 
 extension EventLogReader {
-    /// Moves a reader that looks ahead to the next entry. Returns false also if the log cannot be read there now: the
-    /// entry is read when its turn comes.
+    /// Moves a reader that looks ahead to the next entry. Returns false at the log's end, and also if the log cannot be
+    /// read: the pipeline then finds the error when it gets there.
     mutating func looksAhead() -> Bool { (try? next()) ?? false }
 }

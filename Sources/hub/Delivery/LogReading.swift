@@ -2,22 +2,22 @@ import Diagnostics
 import EventLog
 import System
 
-/// Reading of the event log by one pipeline: its place, and what it gives up where the log cannot be read.
+/// Reading of the event log by one pipeline: where it reads, and what it gives up if the log cannot be read.
 struct LogReading {
     var place: ReadingPlace
     private(set) var health = ReadingHealth()
 
     init(from start: EventLogPosition?) { place = ReadingPlace(from: start) }
 
-    /// Records that the log can be read again: the earlier trouble is over.
+    /// Records that the log can be read again, which ends an earlier trouble.
     mutating func hasRead(at now: UInt64) {
         guard let lasted = health.hasRead(at: now) else { return }
         Log.shared.info("the hub can read the event log again", [.duration(lasted)])
     }
 
-    /// Gives up as little as possible after an error: nothing if the kernel refuses only for now, the deleted part if
-    /// retention was faster, or the rest of a damaged segment. The hub tells clients that miss something. Returns true
-    /// if changes are left out.
+    /// Gives up as little as possible after a read error: nothing if the kernel refuses for now, the entries that
+    /// retention deleted, or the rest of a damaged segment. The hub tells the clients that miss changes. Returns true
+    /// if changes are skipped.
     mutating func failed(_ error: any Error, in segment: UInt64, at now: UInt64) -> Bool {
         switch ReadingTrouble(error) {
         case .transient: isRefused(error, at: now)
@@ -50,7 +50,7 @@ struct LogReading {
         case .first:
             Log.shared.warning("cannot read the event log for now; trying again", [.reason("\(error)")])
         case .again: break
-        // A client that catches up must not wait forever.
+        // A client that catches up must not wait forever, so the hub gives up.
         case .givenUp:
             Log.shared.error(
                 "cannot read a part of the event log for too long: the hub skips it for clients that catch up",
@@ -58,7 +58,7 @@ struct LogReading {
         }
     }
 
-    /// Returns a text without a path, because everyone who can reach the port sees the text.
+    /// Returns a reason without paths, because any client that can reach the port can read it.
     private static func words(for error: any Error) -> String {
         let code: Int32? =
             switch error {

@@ -1,25 +1,26 @@
-/// Form in which a member sees a change.
+/// View in which a member sees a change.
 struct Seen {
     let view: UInt32
-    /// View without the old row, if `question` asks whether the member may see the old row.
+    /// View without the old row; nil unless `question` asks PostgreSQL if the member may see the old row.
     var masked: UInt32?
     var question: PendingQuestion?
 
     func isSame(as other: Seen) -> Bool { view == other.view && question === other.question }
 }
 
-/// Matches of one change for a channel that has several bindings or waits, collected before the delivery.
+/// Channel with the bindings that match one change, collected before delivery. Used for channels with several bindings
+/// or with deliveries that wait.
 struct MatchedChannel {
     let listener: UInt32
     let seen: Seen
     var isDeparture = false
     var certain: BindingSet = 0
     var provisos: [DeferredBinding] = []
-    /// Index of the channel's previous touch, which has another form.
+    /// Index of the channel's previous entry for the same change, with another view.
     let earlier: UInt32?
 }
 
-/// Channels that the current change touches, each once for each form in which it sees the change.
+/// Channels that match the current change. A channel has one entry for each view in which it sees the change.
 struct MatchedChannels {
     private(set) var all: [MatchedChannel] = []
 
@@ -39,8 +40,8 @@ struct MatchedChannels {
         assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
-    /// Records that the row was in the member's view. The member hears of this unless the row is still there. The
-    /// caller has added all arrivals before.
+    /// Adds a departure: the row was in the member's view before an update. The client is notified unless the row is
+    /// still in its view. The caller must have added all matches of the new row before.
     mutating func depart(
         _ member: Member, _ view: UInt32, _ question: PendingQuestion?, _ recipients: inout [Recipient],
         _ change: UInt64

@@ -3,13 +3,13 @@ import Change
 import Diagnostics
 import Judging
 
-/// Identity of one question to PostgreSQL for the rows of a set. The identity stays unique while the loop lives,
-/// although a new set may reuse the number of a removed one. So a late answer never goes to another set.
+/// Identity of one question to PostgreSQL for the rows of a set. It is unique on the loop, even if a new set reuses the
+/// number of a removed one. So a late answer cannot reach the wrong set.
 public struct MembershipFilling: Hashable, Sendable {
     let set: UInt32
     private let serial: UInt64
 
-    /// Generator of the identities of fillings.
+    /// Generator of identities for fillings.
     struct Desk {
         private var last: UInt64 = 0
 
@@ -25,8 +25,8 @@ public struct MembershipFilling: Hashable, Sendable {
     }
 }
 
-/// Answer of PostgreSQL to a question for the rows of a set, while the set is being filled: what the log shows meanwhile,
-/// and what it has still ahead.
+/// State of a set while PostgreSQL fills it: the effects that the log showed since the question, and PostgreSQL's
+/// answer while it still contains later transactions than the log's.
 struct PendingFill {
     private struct Delta {
         var xid: UInt32
@@ -34,25 +34,25 @@ struct PendingFill {
         var change: Int
     }
 
-    /// PostgreSQL's answer, and the effects in it that the log has still ahead.
+    /// PostgreSQL's answer, and the effects to remove from it.
     private struct Answer {
         let rows: FilledMembership
         var ahead: [(key: [UInt8]?, change: Int)] = []
-        /// True if a change that the log has ahead does not say what the row was before.
+        /// True if some later transaction does not show the old row, so that its effect cannot be removed.
         var isBlurred = false
         let since: UInt64
     }
 
-    /// Identity of the current filling, so that answers to older ones are ignored; nil if PostgreSQL is not asked for
-    /// the set.
+    /// Identity of the current filling, by which answers to earlier ones are ignored; nil if the set is not being
+    /// filled.
     let filling: MembershipFilling?
-    /// Number of transactions that the log had shown when the filling began. `deltas` does not contain them.
+    /// Number of transactions that the loop had read from the log when the filling began. `deltas` starts after these.
     private let passed: Int
-    /// True while PostgreSQL is being asked.
+    /// True while a question to PostgreSQL is under way.
     private(set) var isAsked = false
-    /// Effects of transactions that the log showed while PostgreSQL was being asked.
+    /// Effects of transactions that the loop has read since the filling began.
     private var deltas: [Delta] = []
-    /// PostgreSQL's answer, until the log has everything that is in the answer.
+    /// PostgreSQL's answer, while it waits until the log has every transaction in it.
     private var answer: Answer?
 
     init(_ filling: MembershipFilling? = nil, passed: Int = 0) {
@@ -60,30 +60,30 @@ struct PendingFill {
         self.passed = passed
     }
 
-    /// True if an answer waits until the log has everything that is in the answer.
+    /// True if an answer waits until the log has every transaction in it.
     var isAnswered: Bool { answer != nil }
-    /// True if so many changes wait to be applied that asking again is cheaper.
+    /// True if so many effects are stored that asking PostgreSQL again is cheaper.
     var hasTooManyDeltas: Bool { deltas.count > Limits.maximumMembershipDeltas }
 
-    /// Notes that PostgreSQL is asked. Returns false if it is being asked already.
+    /// Records that PostgreSQL is asked. Returns false if a question is already under way.
     mutating func ask() -> Bool {
         defer { isAsked = true }
         return !isAsked
     }
 
-    /// Notes that the answer did not come.
+    /// Records that PostgreSQL gave no answer.
     mutating func isUnanswered() { isAsked = false }
 
-    /// True if PostgreSQL saw all transactions that the log had shown before it was asked. `firstUnseen` is the number of
-    /// the first one that it did not see.
+    /// True if the answer contains all transactions that the loop had read before the question. `firstUnseen` is the
+    /// number of the first transaction that the answer does not contain.
     func isComplete(firstUnseen: Int) -> Bool { passed <= firstUnseen }
 
-    /// Notes the effect of a transaction that the log shows while PostgreSQL is being asked.
+    /// Stores the effect of a transaction that the loop reads while the set is being filled.
     mutating func add(_ key: [UInt8]?, _ change: Int, xid: UInt32) {
         deltas.append(Delta(xid: xid, key: key, change: change))
     }
 
-    /// Counts the rows, and the noted effects that are not in them.
+    /// Counts the answer's rows in `keys`, and the stored effects that the answer does not contain.
     mutating func count(_ rows: FilledMembership, in keys: inout CountedKeys) {
         for key in rows.keys { keys.add(key.text, key.count) }
         for delta in deltas where !rows.snapshot.contains(delta.xid) { keys.add(delta.key, delta.change) }
@@ -92,23 +92,25 @@ struct PendingFill {
 
     // MARK: Unwinding
 
-    /// Keeps an answer, which contains more than the log has come to.
+    /// Keeps an answer that contains transactions which the loop has not reached in the log.
     mutating func keep(_ rows: FilledMembership, at now: UInt64) { answer = Answer(rows: rows, since: now) }
 
+    /// True if an answer waits and the log has every transaction in it.
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { answer.map { $0.rows.position.rawValue <= covered } ?? false }
 
+    /// True if an answer has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         answer.map { now > $0.since + Limits.membershipUnwindPatience.wholeNanoseconds } ?? false
     }
 
-    /// Begins to look through the log from the current transaction on.
+    /// Begins to read the log ahead, from the current transaction on.
     mutating func beginUnwinding() {
         answer?.ahead = []
         answer?.isBlurred = false
     }
 
-    /// Notes the effect of a transaction that the log has still ahead, if the answer contains it. A `change` of nil means
-    /// that the transaction does not say what the row was before.
+    /// Records the effect of a later transaction, if the answer contains it. A `change` of nil means that the
+    /// transaction does not show the old row.
     mutating func unwind(_ change: (key: [UInt8]?, change: Int)?, xid: UInt32) {
         assert(change.map { abs($0.change) == 1 } ?? true, "a row comes or goes")
         guard let answer, answer.rows.snapshot.contains(xid) else { return }
@@ -119,7 +121,7 @@ struct PendingFill {
         self.answer?.ahead.append((change.key, -change.change))
     }
 
-    /// Removes and returns the answer, with the effects to take out of it; `ahead` is nil if these are not known.
+    /// Removes and returns the answer, with the effects to remove from it; `ahead` is nil if these are not known.
     mutating func takeAnswer() -> (rows: FilledMembership, ahead: [(key: [UInt8]?, change: Int)]?)? {
         defer { answer = nil }
         return answer.map { ($0.rows, $0.isBlurred ? nil : $0.ahead) }

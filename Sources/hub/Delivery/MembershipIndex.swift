@@ -6,27 +6,28 @@ import Judging
 import Matching
 import Policy
 
-/// Index of membership sets by the rows of the tables that they read. Each set is a predicate over its table, so a
-/// change of that table finds the sets that it concerns as any change finds its subscribers.
+/// Index that finds the membership sets that a row concerns. Each set is a predicate over its table, so the index works
+/// like the one for subscriptions.
 struct MembershipIndex: ~Copyable {
     private struct Handles {
         var arrival: PredicateIndex.Handle
         var departure: PredicateIndex.Handle
     }
 
-    /// Effect on sets of a change of a membership's table.
+    /// Effect of a change of the membership's table on a set.
     enum Effect {
-        /// A row that gives the key was added (1) or removed (-1).
+        /// The change added (1) or removed (-1) a row with this key.
         case row(set: UInt32, key: [UInt8]?, Int)
-        /// The change does not show its effect.
+        /// The change does not show its effect on the set.
         case unreadable(set: UInt32)
         case truncated(table: UInt32?)
     }
 
     private var handles: [UInt32: Handles] = [:]
     private var tables: [UInt32: CatalogTable] = [:]
-    /// Index of sets by rows as changes leave them; `departures` is the index by rows as changes found them.
+    /// Index of sets by new rows.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
+    /// Index of sets by old rows.
     private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
@@ -35,7 +36,7 @@ struct MembershipIndex: ~Copyable {
 
     func has(_ set: MembershipSet) -> Bool { handles[set.number] != nil }
 
-    /// Adds a set, so that changes of its table find the set.
+    /// Adds a set, so that changes of its table are found for it.
     mutating func add(_ set: MembershipSet) {
         let (table, rows) = (set.table.oid, set.held.rows)
         assert(!has(set), "a set is listed once")
@@ -53,7 +54,7 @@ struct MembershipIndex: ~Copyable {
         departures.remove(handles.departure)
     }
 
-    /// Declares a table of sets. Returns true if the table has other columns than before: its sets must be added again.
+    /// Declares a table. Returns true if its columns changed: the caller must then add its sets again.
     mutating func declare(_ table: CatalogTable) -> Bool {
         let known = tables[table.oid]
         if known === table { return false }
@@ -77,8 +78,8 @@ struct MembershipIndex: ~Copyable {
 
     // MARK: Changes
 
-    /// Adds the effects of the rest of a part. Returns the fingerprint of a schema that is not known: the caller then
-    /// calls `noteRelation` and goes on from there.
+    /// Adds the effects of the rest of a part. If a schema is unknown, stops there and returns its fingerprint: the
+    /// caller then calls `noteRelation` and calls this again.
     @_lifetime(part: copy part)
     mutating func gather(
         _ part: inout TransactionPart, _ schemas: SchemaRegistry, _ sets: Slots<MembershipSet>,
@@ -104,7 +105,8 @@ struct MembershipIndex: ~Copyable {
         }
     }
 
-    /// Returns effects that fill the table's sets again, because the log has lost the values of one of its changes.
+    /// Returns effects by which the table's sets are filled again, because the values of one of its changes were
+    /// removed from the log.
     private static func forgotten(_ table: UInt32?, _ sets: Slots<MembershipSet>) -> [Effect] {
         sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
     }
@@ -114,7 +116,7 @@ struct MembershipIndex: ~Copyable {
             || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
     }
 
-    /// Gathers removed rows before added ones, so that a row which stays in a set leaves no trace.
+    /// Gathers removed rows before added ones. The effects of a row that stays in a set then cancel out.
     private func gather(
         _ change: borrowing Change, _ relation: Relation, at place: Int, _ sets: Slots<MembershipSet>,
         into effects: inout [Effect]

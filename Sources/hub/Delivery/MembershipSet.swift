@@ -5,24 +5,25 @@ import Judging
 import Policy
 import System
 
-/// Keys that one holder has by a membership: PostgreSQL fills the set, then the log keeps it current, transaction by
+/// Keys that one holder has by a membership. PostgreSQL fills the set, then the log keeps it current, transaction by
 /// transaction.
 ///
-/// The set counts rows, so that a key stays for as long as one row gives it.
+/// The set counts rows by key, so that a key stays while at least one row has it.
 public final class MembershipSet {
     public enum State: Equatable {
-        /// PostgreSQL has not said yet which rows there are: no decision may use the set.
+        /// The set waits for its rows from PostgreSQL: no decision may use it.
         case filling
+        /// The set contains the current rows.
         case live
-        /// Reading the rows failed, and would fail again: a holder that depends on the set sees nothing.
+        /// PostgreSQL failed to read the rows, and would fail again: a holder that depends on the set sees nothing.
         case failed
-        /// The keys are too many to keep, or the hub cannot read them: PostgreSQL decides on each row.
+        /// The set has too many keys, or the hub cannot read them: PostgreSQL decides on each row.
         case left
     }
 
     public let held: HeldMembership
     public let claimant: PolicySubject
-    /// Table of the membership, as the catalog had it.
+    /// Table of the membership, as the catalog had it when the set was made.
     public let table: CatalogTable
     /// Index of this set in `LiveMemberships`.
     public let number: UInt32
@@ -49,15 +50,15 @@ public final class MembershipSet {
     public var keys: MembershipKeys {
         MembershipKeys(
             keys: counted.inOrder, hasNull: counted.nullCount > 0, hasRows: counted.rowCount > 0,
-            // If the set is too new, asking would not help: PostgreSQL only knows the present members.
+            // PostgreSQL could not decide about an older transaction, because it only knows the present members.
             hasFailed: state == .failed || validity.measure == .tooNew,
             isUnknown: state == .left || state == .filling || validity.measure == .notYetFollowed)
     }
 
-    /// Columns that the set reads of its table, as the catalog had them.
+    /// Columns of the table that the set reads, as the catalog had them when the set was made.
     var columns: [CatalogColumn] { MembershipSet.columns(held, of: table) }
 
-    /// True if the table, as the catalog has it now, gives the same keys.
+    /// True if the table, as another catalog snapshot has it, gives the same keys.
     public func stands(on other: CatalogTable) -> Bool {
         table === other || table.oid == other.oid && columns == MembershipSet.columns(held, of: other)
     }
@@ -67,36 +68,36 @@ public final class MembershipSet {
         return slots.sorted().compactMap { table.columns.indices.contains($0) ? table.columns[$0] : nil }
     }
 
-    /// True if PostgreSQL refused to fill the set, or the keys are too many to keep.
+    /// True if PostgreSQL failed to fill the set, or the set has too many keys.
     var isRefused: Bool { state == .failed || state == .left }
 
-    /// True if decisions can use the set.
+    /// True if decisions can use the set, even if it is failed or left to PostgreSQL.
     public var isSettled: Bool { state != .filling }
 
     func keyColumn(_ slot: Int) -> RowTexts.Wanted { RowTexts.Wanted(table.columns[slot]) }
 
     // MARK: Channels and policies
 
-    /// Channels that wait for the set, in an order that does not differ between runs.
+    /// Channels that wait for the set, in the order of their indices, so that all runs are alike.
     public var waitersInOrder: [UInt32] { audience.waiters.sorted() }
     public var isAwaited: Bool { !audience.waiters.isEmpty }
-    /// Policies that judge by the set, in an order that does not differ between runs.
+    /// Policies that use the set, in the order of their numbers, so that all runs are alike.
     public var usersInOrder: [ActivePolicy] { audience.usersInOrder }
 
-    /// Notes that the channel waits for the set.
+    /// Adds a channel to those that wait for the set.
     public func await(by place: UInt32) { audience.await(by: place) }
 
     /// Removes and returns the channels that waited, because the set is settled.
     public func takeWaiters() -> [UInt32] { audience.takeWaiters() }
 
-    /// Notes which of the waiting channels were served before the set is filled, and `others` that were. The hub must
-    /// tell them about changes that the set cannot decide.
+    /// Records which channels joined before the set was filled: those that wait and for which `isServed` is true, and
+    /// `others`. The hub must tell them about changes on which the set cannot decide.
     public func owe(_ isServed: (UInt32) -> Bool, and others: Set<UInt32>) { audience.owe(isServed, and: others) }
 
-    /// True if the channel was served before the set was filled.
+    /// True if the channel joined before the set was filled.
     public func isOwed(_ place: UInt32) -> Bool { audience.owed.contains(place) }
 
-    /// Forgets the channels that were served before, because they have been told.
+    /// Forgets the channels that joined before the set was filled, because the hub has told them.
     public func owedAreTold() { audience.owedAreTold() }
 
     func use(by policy: ActivePolicy) { audience.use(by: policy) }
@@ -104,20 +105,21 @@ public final class MembershipSet {
 
     // MARK: Filling
 
-    /// Identity of the current filling; nil if PostgreSQL is not asked for the set.
+    /// Identity of the current filling; nil if the set is not being filled.
     public var filling: MembershipFilling? { pending.filling }
-    /// Position from which the log has every change of the table.
+    /// WAL position from which the log has every change of the table.
     public var followedSince: UInt64 { validity.followedSince }
-    /// True if nobody can know any more who was a member at the current transaction.
+    /// True if the set contains later transactions than the current one, and the members at the current one are not
+    /// known.
     public var isTooNew: Bool { validity.measure == .tooNew }
 
-    /// Notes that PostgreSQL is to be asked for the set. Returns false if it is being asked, or need not be.
+    /// Records that PostgreSQL is asked for the set. Returns false if a question is under way or is not needed.
     func ask() -> Bool { !isSettled && pending.ask() }
 
-    /// Notes that the answer did not come.
+    /// Records that PostgreSQL gave no answer.
     func isUnanswered() { pending.isUnanswered() }
 
-    /// Forgets all contents, so that PostgreSQL can fill the set again.
+    /// Empties the set, so that PostgreSQL can fill it again.
     func discard(passed: Int, for filling: MembershipFilling) {
         forget()
         pending = PendingFill(filling, passed: passed)
@@ -131,8 +133,8 @@ public final class MembershipSet {
         audience.owedAreTold()
     }
 
-    /// Takes PostgreSQL's answer. False if the hub must ask again, because PostgreSQL did not see a transaction that
-    /// the log had already shown. `firstUnseen` is the number of the first such transaction.
+    /// Stores PostgreSQL's answer. Returns false if the hub must ask again, because PostgreSQL did not see a
+    /// transaction that the loop had read before. `firstUnseen` is the number of the first such transaction.
     public func fill(_ rows: FilledMembership, firstUnseen: Int, at now: UInt64) -> Bool {
         assert(state == .filling && !isUnwound, "an answer is to what is being asked")
         guard pending.isComplete(firstUnseen: firstUnseen) else { return false }
@@ -140,7 +142,7 @@ public final class MembershipSet {
             giveUp(.left)
             return true
         }
-        // Channels that are already served are judged as before, and not by rows that come only later.
+        // Channels that joined before must not be judged by later transactions, so the answer waits to be unwound.
         if !audience.owed.isEmpty {
             pending.keep(rows, at: now)
             return true
@@ -165,24 +167,26 @@ public final class MembershipSet {
 
     // MARK: Unwinding
 
-    /// True if an answer waits until the log has everything that is in the answer.
+    /// True if an answer waits until the log has every transaction in it.
     var isUnwound: Bool { pending.isAnswered }
 
+    /// True if an answer waits and the log has every transaction in it.
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { pending.mayUnwind(coveredUpTo: covered) }
 
+    /// True if an answer has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool { pending.isTiredOfUnwinding(now) }
 
-    /// Begins to look through the log from the current transaction on.
+    /// Begins to read the log ahead, from the current transaction on.
     func beginUnwinding() { pending.beginUnwinding() }
 
-    /// Takes the effect of a transaction that the log has still ahead out of the answer, if the answer contains it. A
-    /// `change` of nil means that the transaction does not say what the row was before.
+    /// Records the effect of a later transaction, if the waiting answer contains it. A `change` of nil means that the
+    /// transaction does not show the old row.
     func unwind(_ change: (key: [UInt8]?, change: Int)?, xid: UInt32, at lsn: UInt64) {
         if lsn >= followedSince { pending.unwind(change, xid: xid) }
     }
 
-    /// Ends the look through the log: the set is as it was at the current transaction. If that cannot be known
-    /// (`isLost`), the set decides only from the position of PostgreSQL's answer on.
+    /// Fills the set from the waiting answer, without the effects of later transactions. If these are not known
+    /// (`isLost`), the set decides only from the position of the answer on.
     func unwound(isLost: Bool) {
         guard let (rows, ahead) = pending.takeAnswer() else { return }
         validity.unwound()
@@ -192,12 +196,11 @@ public final class MembershipSet {
         if !counted.areSound { state = .filling }
     }
 
-    /// True if the set was filled for channels that are promised none of the log's next transactions, and says nothing
-    /// about those.
+    /// True if the set was filled with later transactions and says nothing about the ones that the loop reads next.
     public var isOfLaterOnly: Bool { state == .live && validity.isOfLaterOnly }
 
-    /// Prepares the set for a channel that is promised the log's next transactions. The contents become an answer
-    /// again, from which the transactions that the log has ahead are taken out.
+    /// Makes a filled set wait again, for a channel that must receive the log's next transactions. The contents become
+    /// an answer again, from which the hub removes the effects of later transactions.
     func reopen(for place: UInt32, at now: UInt64) {
         guard let seen = validity.seen, isOfLaterOnly else { return }
         let rows = FilledMembership(
@@ -212,8 +215,8 @@ public final class MembershipSet {
 
     // MARK: Following
 
-    /// Begins a transaction. True if rows must be judged differently from here on: the rows that filled the set may be
-    /// newer than this transaction, and do not say who was a member at that time.
+    /// Begins a transaction. Returns true if holders must be judged differently from here on: the set may contain later
+    /// transactions, so that the members at this one are not known.
     func begin(xid: UInt32, at lsn: UInt64) -> Bool {
         assert(state != .filling || validity.measure == .exact, "what is being asked is a measure of nothing")
         let before = validity.measure
@@ -221,10 +224,10 @@ public final class MembershipSet {
         return validity.measure != before
     }
 
-    /// True if the log may still come to transactions that the set was filled with.
+    /// True if the set may contain transactions that the loop has not reached in the log.
     var mayBeAhead: Bool { validity.mayBeAhead }
 
-    /// Applies a row that a transaction adds or removes. True if the set has changed.
+    /// Applies a row that a transaction added (1) or removed (-1). Returns true if the set's keys or its state changed.
     func apply(_ key: [UInt8]?, _ change: Int, xid: UInt32, at lsn: UInt64) -> Bool {
         switch state {
         case .failed, .left: return false
@@ -242,10 +245,10 @@ public final class MembershipSet {
         }
     }
 
-    /// True if so many changes wait to be applied that asking again is cheaper.
+    /// True if so many effects are stored that asking PostgreSQL again is cheaper.
     var hasTooManyDeltas: Bool { pending.hasTooManyDeltas }
 
-    /// Removes all rows, because the table was truncated. True if the set had rows.
+    /// Removes all rows, because the table was truncated. Returns true if the set had rows.
     func truncate(xid: UInt32, at lsn: UInt64) -> Bool {
         guard state == .live, !validity.contains(xid: xid, at: lsn) else { return false }
         let hadRows = counted.rowCount > 0
@@ -253,16 +256,16 @@ public final class MembershipSet {
         return hadRows
     }
 
-    /// False if a row with the key was removed that was never there.
+    /// False if a row with the key was removed that the set never held.
     func isSound(at key: [UInt8]?) -> Bool { counted.isSound(at: key) }
 }
 
 /// Channels and policies that depend on a membership set.
 private struct MembershipAudience {
-    /// Channels that were served before the set was filled. The hub must tell them about changes that the set cannot
+    /// Channels that joined before the set was filled. The hub must tell them about changes on which the set cannot
     /// decide.
     private(set) var owed: Set<UInt32> = []
-    /// Policies that judge by the set, by number.
+    /// Policies that use the set, by number.
     private var users: [UInt32: ActivePolicy] = [:]
     /// Channels that wait for the set, by index.
     private(set) var waiters: Set<UInt32> = []

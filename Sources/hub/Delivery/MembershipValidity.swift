@@ -1,28 +1,27 @@
 import Catalog
 import Change
 
-/// Validity of the rows that filled a membership set, for the transactions that the log comes to.
+/// Transactions of the log for which a filled membership set is valid.
 struct MembershipValidity {
-    /// Validity of the set for the current transaction.
+    /// Validity of a set for the current transaction.
     enum Measure {
+        /// The set contains exactly the members at the transaction.
         case exact
-        /// The transaction was committed before the log had all of the membership's table. PostgreSQL decides, as for
+        /// The transaction was committed before the log followed the membership's table. PostgreSQL decides, as for
         /// tables that are not followed.
         case notYetFollowed
-        /// The transaction is older than the rows that filled the set, and the members at that time are no longer
-        /// known.
+        /// The set contains the transaction or later ones already, and the members before it are no longer known.
         case tooNew
     }
 
-    /// Position from which the log has every change of the table.
+    /// WAL position from which the log has every change of the table.
     let followedSince: UInt64
-    /// Positions at which the members can no longer be determined.
+    /// WAL positions at which the members can no longer be found out.
     private let unknownPast: UnknownPast
-    /// Transactions that PostgreSQL had seen when it filled the set; nil once the log has passed all of them.
+    /// Transactions in PostgreSQL's answer that filled the set; nil once the loop has read all of them.
     private(set) var seen: SeenTransactions?
     private(set) var measure = Measure.exact
-    /// True if the transactions that the log had ahead were taken out of the answer, or it was found that this is
-    /// impossible.
+    /// True if the hub removed the effects of later transactions from the answer, or found that it could not.
     private var wasUnwound = false
 
     init(followedSince: UInt64, unknownPast: UnknownPast) {
@@ -30,24 +29,24 @@ struct MembershipValidity {
         self.unknownPast = unknownPast
     }
 
-    /// Forgets the rows that filled the set.
+    /// Forgets the answer that filled the set.
     mutating func forget() { self = MembershipValidity(followedSince: followedSince, unknownPast: unknownPast) }
 
-    /// Notes that the set was filled with rows that contain the transactions.
+    /// Records that the set was filled by an answer that contains the transactions.
     mutating func filled(_ seen: SeenTransactions) { self.seen = seen }
 
-    /// Notes that the rows were unwound, or cannot be.
+    /// Records that the effects of later transactions were removed from the answer, or could not be.
     mutating func unwound() { wasUnwound = true }
 
-    /// True if the rows say nothing about the log's next transactions.
+    /// True if the set contains later transactions and says nothing about the log's next ones.
     var isOfLaterOnly: Bool { !wasUnwound && seen.map { $0.end > followedSince } ?? false }
-    /// True if the log may still come to transactions that the set was filled with.
+    /// True if the set may contain transactions that the loop has not reached in the log.
     var mayBeAhead: Bool { seen != nil }
 
-    /// Begins a transaction. Returns true if the log has passed everything that filled the set. The rows may be newer than
-    /// this transaction, and do not say who was a member at that time.
+    /// Begins a transaction. Returns true if the loop has now read everything that the set was filled with. Until then
+    /// the set may be too new to say who was a member at this transaction.
     ///
-    /// - Parameter isOwed: true if channels are promised the transactions that filled the set.
+    /// - Parameter isOwed: true if some channels joined before the set was filled, and must receive these transactions.
     mutating func begin(xid: UInt32, at lsn: UInt64, isOwed: Bool) -> Bool {
         guard let seen else { return false }
         measure = .exact
@@ -60,9 +59,9 @@ struct MembershipValidity {
         return true
     }
 
-    /// True if the rows contain the transaction already.
+    /// True if the set's answer contains the transaction already.
     func contains(xid: UInt32, at lsn: UInt64) -> Bool { seen.map { $0.has(xid, at: lsn) } ?? false }
 
-    /// Notes that the log has come to a position.
+    /// Records that the loop has reached a position in the log.
     mutating func pass(_ lsn: UInt64) { if seen?.isBehind(lsn) == true { seen = nil } }
 }

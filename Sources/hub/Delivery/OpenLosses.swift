@@ -2,24 +2,26 @@ import Bytes
 import Change
 import Diagnostics
 
-/// Losses of a router since the loop last told clients of losses.
+/// Changes that a router could not deliver, since its last report to the loop.
 struct OpenLosses {
-    /// Channels with too many waiting deliveries, which the hub closes.
+    /// Channels with too many waiting deliveries. The hub closes them.
     private var overfull: [UInt32] = []
-    /// Channels that miss something because a question was not answered or could not be asked. The hub tells them.
+    /// Channels that may have missed a change, because PostgreSQL did not answer a question or could not be asked. The
+    /// hub tells them.
     private var unanswered: Set<UInt32> = []
-    /// Channels that got an update without its unchanged values, because the log does not have those. The hub tells
-    /// them.
+    /// Channels that received an update without its unchanged values, because the log does not have these. The hub
+    /// tells them.
     private var lacking: Set<UInt32> = []
-    /// Tables from whose views unknown rows may have gone, with the offset of the last such change.
+    /// Tables with updates that may have moved rows out of a view, although the old row is unknown. The value is the
+    /// offset of the last such update.
     private var unknownDepartures: [UInt32: UInt64] = [:]
-    /// Channels that were left out because trying some filter would have taken more work than the allowance.
+    /// Channels that missed changes because evaluating some filter would have taken more work than the allowance.
     var skipped: SkippedListeners
-    /// Tables whose deletes were not judged for a channel, because their rows are not known.
+    /// Tables, by channel, whose deletes could not be matched because the deleted rows are not known.
     private var unknownRows: [UInt32: Set<UInt32>] = [:]
     /// Channels that miss a delete because the log has the row without a value that their filter or policy reads.
     private var incompleteRows: Set<UInt32> = []
-    /// Counts changes that could not be judged for want of a value.
+    /// Counter of changes that could not be matched because a value is absent.
     private let absent: Counter
 
     init(_ drops: CounterFamily<ProjectMetrics.DropReason>) {
@@ -27,7 +29,7 @@ struct OpenLosses {
         absent = drops[.absentValue]
     }
 
-    /// True if the listener is still to be told of a loss.
+    /// True if the loop has not yet told the listener's client about a loss.
     func concern(_ listener: UInt32) -> Bool {
         unanswered.contains(listener) || lacking.contains(listener) || skipped.contains(listener)
             || unknownRows[listener] != nil || incompleteRows.contains(listener)
@@ -39,8 +41,8 @@ struct OpenLosses {
     mutating func noteUnanswered(_ listener: UInt32) { unanswered.insert(listener) }
     mutating func noteLacking(_ listener: UInt32) { lacking.insert(listener) }
 
-    /// Notes that the member may miss a change. If a table's deletes do not contain the row, the client knows from its
-    /// subscription that the log must have the row, but not that the row may lack a value there.
+    /// Records that the member may miss a change. For a delete of a table that does not log whole old rows, the reason
+    /// is recorded too: the client learned on subscribing that such rows come from the log, where they may lack values.
     mutating func miss(_ member: Member, _ change: borrowing Change, _ bindings: borrowing PlacedBindings) {
         guard change.operation == .delete, bindings.knowsOfPartialRows(member) else {
             unanswered.insert(member.listener)
@@ -56,11 +58,11 @@ struct OpenLosses {
 
     // MARK: Losses of tables
 
-    /// Notes that an old row is unknown, although the table keeps whole old rows. Clients that asked for moves may miss
-    /// one.
+    /// Records an update whose old row is unknown, although the table logs whole old rows. Clients that asked for
+    /// departures may miss one.
     mutating func missDeparture(from table: UInt32, at offset: UInt64) { unknownDepartures[table] = offset }
 
-    /// Notes for the listeners of tables whose rows the log did not give that changes of these rows may be missing.
+    /// Records losses for the listeners of tables with rows that could not be read from the log.
     mutating func missUnread(
         _ request: RecallRequest, _ answers: [RecallAnswer], _ bindings: borrowing PlacedBindings
     ) {
@@ -88,7 +90,7 @@ struct OpenLosses {
         unknownDepartures = [:]
     }
 
-    /// Returns the losses and forgets them.
+    /// Removes and returns the losses.
     mutating func take(_ bindings: inout PlacedBindings) -> DeliveryLosses {
         if !unknownDepartures.isEmpty { missUnknownDepartures(bindings) }
         defer { (overfull, unanswered, lacking, unknownRows, incompleteRows) = ([], [], [], [:], []) }
@@ -98,7 +100,7 @@ struct OpenLosses {
     }
 }
 
-/// Listeners that were left out of changes, with a counter of their bindings.
+/// Listeners whose changes were skipped, with a counter of the skipped bindings.
 struct SkippedListeners {
     private var listeners: Set<UInt32> = []
     let drops: Counter

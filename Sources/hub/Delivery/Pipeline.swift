@@ -12,21 +12,20 @@ import Protocol
 import System
 import WebSocket
 
-/// Pipeline of changes on one loop: log, schema, predicate index, body, frame, socket. Live delivery is a replay whose
-/// position is the log's end.
+/// Pipeline that delivers changes on one loop: log, schema, predicate index, body, frame, socket. Live delivery and
+/// catch-up use the same code; live delivery begins at the log's end.
 ///
-/// If the catalog does not know the schema of the current change, the pipeline waits there; the log keeps later
-/// changes.
+/// If the catalog does not know the schema of the current change, the pipeline waits. The log keeps the later changes.
 public struct Pipeline: ~Copyable {
     private let sources: DeliverySources
-    /// Reader of the log; nil until the log has begun.
+    /// Reader of the log; nil until the log is open.
     private var feed: LogFeed?
     private var reading: LogReading
     public var wait = DeliveryWait()
     var schemas = SchemaRegistry()
     public var router: ChangeRouter
     public var memberships: LiveMemberships
-    /// Values that the current entry's changes lack.
+    /// Values that the current entry's changes lack and that the hub gets elsewhere.
     var values: EntryValues
     /// Messages to topics in the current entry.
     private var messages: EntryMessages
@@ -34,9 +33,11 @@ public struct Pipeline: ~Copyable {
     private var findings = LogFindings()
     private var accounts: DeliveryAccounts
 
+    /// Creates a pipeline.
+    ///
     /// - Parameters:
-    ///   - start: position at which reading begins, which the log must have; nil for the log's end.
-    ///   - post: takes the answers to the pipeline's questions, from any thread; the loop hands them to `take`.
+    ///   - start: position of the first entry to read, which the log must have; nil for the log's end.
+    ///   - post: receives answers to the pipeline's questions, on any thread. The loop passes them to `take`.
     public init(
         _ sources: DeliverySources, _ deflater: Deflater?, from start: EventLogPosition? = nil,
         post: @escaping @Sendable (DeliveryEvent) -> Void
@@ -53,10 +54,10 @@ public struct Pipeline: ~Copyable {
         accounts = DeliveryAccounts(sources.time, sources.metrics)
     }
 
-    /// True if the log is open: everything committed from now on will be seen.
+    /// True if the log is open, so that the pipeline will see everything committed from now on.
     public var isOpen: Bool { feed != nil }
 
-    /// Returns the results since the last report, on which the loop must act after each turn and after each event.
+    /// Returns the results since the last report. The loop must act on them after each turn and after each event.
     public mutating func report() -> DeliveryReport {
         defer { findings = LogFindings() }
         return DeliveryReport(
@@ -71,12 +72,17 @@ public struct Pipeline: ~Copyable {
 
     private var now: UInt64 { sources.time.monotonicNanoseconds() }
 
-    /// True if a catch-up must wait for answers. A catch-up is in no hurry, so its pipeline asks no more than may wait.
+    /// True if the pipeline is a catch-up and must wait for answers before it reads on. A catch-up is in no hurry, so
+    /// it limits its open questions.
     private var isWaitingForAnswers: Bool { reading.place.isOfPast && router.isBurdened }
 
-    /// Reads and delivers for one turn. True if there is more to do at once. Messages to topics that somebody hears are
-    /// told at their places among the changes; if `tell` returns false, the pipeline waits for `messagesAreDelivered`.
-    /// From `expiry` on, in Unix seconds, nothing more is read, because a channel's token expires then.
+    /// Reads and delivers for one turn. Returns true if there is more to do immediately.
+    ///
+    /// - Parameters:
+    ///   - expiry: Unix time in seconds at which the first token of a channel expires. Reading ends there.
+    ///   - hears: returns true if some channel on this loop receives messages to the topic.
+    ///   - tell: delivers messages to topics, in order with the changes. If it returns false, the pipeline waits for
+    ///     `messagesAreDelivered`.
     public mutating func run(
         on sink: any FrameSink, until expiry: Int64,
         hears: (_ topic: RawSpan, _ isPrivate: Bool) -> Bool, tell: (TurnBroadcasts) -> Bool
@@ -92,7 +98,7 @@ public struct Pipeline: ~Copyable {
             return more
         } catch {
             failed(error, in: feed.segment)
-            // The reader continues at its place once the kernel permits it.
+            // The reader keeps its place and continues once the kernel permits it.
             if case .transient = ReadingTrouble(error) { self.feed = consume feed }
             return false
         }
@@ -100,16 +106,16 @@ public struct Pipeline: ~Copyable {
 
     private var isPausing: Bool { reading.health.isPausing(at: now) }
 
-    /// Text for the operator while commits do not reach clients because the log cannot be read.
+    /// Reason for the operator why commits do not reach clients: the log cannot be read. Nil while it can.
     public var unreadable: String? { reading.health.unreadable }
-    /// True if the catch-up must be given up.
+    /// True if the catch-up must end, because the log cannot be read there.
     public var hasLostPast: Bool { reading.health.hasLostPast }
-    /// Epoch of history that has been read; nil until it is known.
+    /// Epoch of the history that the pipeline has read; nil until it is known.
     public var epoch: UInt64? { reading.place.epoch }
 
-    /// Opens the log at its end. If the hub had to wait for the log, opens it at its beginning, because joins have been
-    /// answered meanwhile. The hub tells those clients so, since nobody knows what was committed before the log began.
-    /// Bindings wait for this call, so it must not wait for bindings.
+    /// Opens the log if it has begun, normally at its end. If the hub had to wait for the log, opens it at its
+    /// beginning, because the hub has answered joins before. The hub tells the clients of these joins that commits
+    /// before the log are unknown. Bindings are placed after this call, so it must not wait for them.
     public mutating func openIfBegun(ringing bell: Wake) {
         guard !isOpen, !wait.hasFailed, !hasLostPast, !isPausing else { return }
         guard let end = sources.log.end() else { return reading.place.logIsMissing() }
@@ -130,34 +136,36 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// Ends an entry, or the progress on one of an earlier feed.
+    /// Resets the progress on the current entry, because the entry is done or the log was opened again.
     private mutating func finishEntry() {
         wait.finishEntry()
         messages.finishEntry()
         values.finishEntry()
     }
 
-    /// Reason that clients are told when the log begins after their joins were answered.
+    /// Reason for a loss that clients receive if the log began after their joins were answered.
     public static let logHasBegun = "the database is followed from now on"
 
-    /// Epoch of what was read last, or of the position from which the reader begins. A gap behind that position is still
-    /// to be read.
+    /// Epoch of the last entry that was read; before the first one, epoch of the position where reading begins. The
+    /// next entry may be a gap, after which another epoch begins.
     public var epochReached: UInt64? { isOpen ? reading.place.epochReached : reading.place.epoch }
 
-    /// Offset before which every change has been delivered or waits for an answer. No later change has.
+    /// Offset before which every change has been delivered or waits for an answer. No change from it on has been
+    /// delivered.
     public var frontier: UInt64 { reading.place.frontier }
 
-    /// Offset before which all messages to topics have been told. The messages of an entry come before its changes.
+    /// Offset before which all messages to topics have been delivered. An entry's messages are delivered before its
+    /// changes.
     public var messageFrontier: UInt64 { wait.isHeldByMessages ? frontier : max(frontier, reading.place.gathered) }
 
-    /// Offset from which on the pipeline still delivers everything to a channel that is placed now. Messages of an entry
-    /// are gathered at once, for the topics that somebody hears then.
+    /// Offset from which a channel placed now receives everything. It is after the current entry if the entry's
+    /// messages were already gathered, because they are gathered only for topics with members at that moment.
     public var frontierForNewcomers: UInt64 { max(frontier, reading.place.gathered) }
 
-    /// True if the pipeline is between entries and nothing keeps it from going on.
+    /// True if the pipeline is between entries and can read the next one.
     public var isBetweenEntries: Bool { isOpen && wait.isReading && reading.place.entryAt == nil }
 
-    /// True if the log has changes that the pipeline has not looked at yet.
+    /// True if the log has entries that the pipeline has not read yet.
     public var isBehind: Bool {
         isOpen && sources.log.end().map { reading.place.passed < $0.state.position.offset } ?? false
     }
@@ -179,7 +187,7 @@ public struct Pipeline: ~Copyable {
                 passOver(to: feed.position, &budget)
                 continue
             }
-            // Clients are told of the new epoch before what follows.
+            // Clients learn of the new epoch before its entries are delivered.
             if entry.kind != .gap, enters(entry.epoch) { return true }
             if reading.place.entryAt == nil { reading.hasRead(at: now) }
             reading.place.begin(entry)
@@ -188,10 +196,10 @@ public struct Pipeline: ~Copyable {
             case .relation: try schemas.learn(feed.payload)
             case .gap:
                 forgetPast()
-                // A client that begins after the gap knows of the gap, which takes no offset.
+                // A client that begins after the gap already knows of it. A gap takes no offset.
                 if reading.place.beginsBehind(gap: entry) { break }
                 findings.noteGap(try GapCodec.decode(feed.payload).reason.rawValue)
-                // Clients are told of the gap before what follows.
+                // Clients learn of the gap before the next entries are delivered.
                 budget.end()
             case .transaction:
                 if !messages.areGathered, !schemas.messages.isEmpty {
@@ -214,19 +222,21 @@ public struct Pipeline: ~Copyable {
             feed.finish()
             memberships.finish(entry)
             finishEntry()
-            // Holders whose memberships just changed are judged again before anything else is read.
+            // Policies of holders whose memberships changed must be updated before the next entry.
             if memberships.hasChanged { return true }
         }
         return true
     }
 
-    /// Returns the next entry, if any. A follower with memberships must see every transaction, of any table.
+    /// Returns the next entry, if any. Skips segments only if the pipeline has no memberships, which need every
+    /// transaction.
     private mutating func next(_ feed: inout LogFeed) throws(EventLogError) -> LogFeed.Step {
         guard router.bindings.needs != nil, memberships.isEmpty else { return try feed.next() }
         return try feed.next { router.bindings.areUnconcerned(by: $0) }
     }
 
-    /// Enters the epoch of an entry. Returns true if the gap before the epoch is missing, of which clients are told.
+    /// Enters the epoch of an entry. Returns true if the gap before it is missing from the log; the report then tells
+    /// clients.
     private mutating func enters(_ epoch: UInt64) -> Bool {
         guard reading.place.enter(epoch) else { return false }
         forgetPast()
@@ -234,18 +244,18 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// Passes over a segment, because nothing before the position is for any client.
+    /// Moves past a segment that contains nothing for any client.
     private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
         if enters(position.epoch) { budget.end() }
         reading.place.passOver(to: position)
-        // Remembered rows may differ by now.
+        // Remembered rows may be out of date.
         router.forgetRows()
         sources.metrics.segmentsPassedOver.add()
         budget.spend(entry: Limits.passedSegmentBytes)
     }
 
-    /// Delivers the entry. False if it is not done: the budget is spent, the catalog is missing, or memberships have
-    /// changed.
+    /// Delivers the entry. Returns false if it is not done: the budget is spent, the pipeline must wait, or memberships
+    /// have changed.
     private mutating func deliver(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, on sink: any FrameSink,
         _ budget: inout TurnBudget
@@ -275,7 +285,7 @@ public struct Pipeline: ~Copyable {
         return try match(composed.asBytes, feed, entry, on: sink, &budget)
     }
 
-    /// Begins a transaction. Names and labels have the meaning that they had when the transaction was committed.
+    /// Begins a transaction. Names and labels in its rows mean what they meant when it was committed.
     private mutating func beginReading(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws(ByteError) {
         let isOfThisHistory = sources.log.end().map { $0.state.position.epoch == entry.epoch } ?? true
         let lsn = try TransactionPart(feed.payload).commitLSN
@@ -320,7 +330,7 @@ public struct Pipeline: ~Copyable {
             if case .unknownRelation(let fingerprint) = outcome,
                 try !schemas.isReady(fingerprint, relation(fingerprint), sources.catalog.snapshot, &router)
             {
-                // The catalog is read again before changes of this schema are judged.
+                // The catalog must be read again before changes of this schema are matched.
                 return pause(info.xid)
             }
         }
@@ -329,15 +339,15 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Memberships
 
-    /// Unwinds sets that PostgreSQL filled with more than the log has come to, once the log has all of it. The sets are
-    /// then as they were at the current transaction. Returns the sets that are settled.
+    /// Removes the effects of transactions after the current one from PostgreSQL's answers, once the log has all
+    /// transactions that an answer contains. Returns the membership sets that decisions can use now.
     public mutating func settleFills(_ now: UInt64) -> [MembershipSet] {
         memberships.settleFills(&feed, coveredUpTo: sources.log.covered, now, &schemas)
     }
 
     // MARK: Changes
 
-    /// Delivers the judged changes, as far as the budget reaches and up to the first one whose row lacks something.
+    /// Delivers the matched changes until the budget is spent or a change lacks values that the hub must get first.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
         _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on sink: any FrameSink,
@@ -387,7 +397,7 @@ public struct Pipeline: ~Copyable {
                 schemas.isDeclared(table)
             {
                 findings.noteTruncation(of: table, at: offset)
-                // Clients are told of the truncation before what follows.
+                // Clients learn of the truncation before the next changes are delivered.
                 budget.end()
             }
             reading.place.passChange()
@@ -395,17 +405,17 @@ public struct Pipeline: ~Copyable {
         return (delivered, .nothing)
     }
 
-    /// Notes a change whose values were removed from the log. Any listener of the table may miss something, and is told
-    /// before what follows.
+    /// Records a change whose values were removed from the log. All listeners of the table may have missed something;
+    /// the loop tells them before it delivers more.
     private mutating func noteForgotten(_ fingerprint: UInt64, at offset: UInt64) throws(ByteError) {
-        // Remembered rows may differ by now.
+        // Remembered rows may be out of date.
         router.forgetRows()
         let table = try relation(fingerprint).oid
         if schemas.isDeclared(table) { findings.noteForgotten(table, at: offset) }
     }
 
-    /// Notes an update without its whole old row. The table's replica identity may have been another for a while, of
-    /// which no client was told.
+    /// Records an update without its whole old row, if clients were promised whole old rows. The table's replica
+    /// identity may have differed for a while.
     private mutating func noteUnknownDeparture(
         _ change: borrowing Change, _ completion: Completion?, at offset: UInt64
     ) throws(ByteError) {
@@ -416,13 +426,13 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Values that changes lack
 
-    /// Asks PostgreSQL for the converted values of the current change, and of later changes in its entry.
+    /// Asks PostgreSQL to convert values of the current change and of later changes in its entry.
     private mutating func convert(_ payload: RawSpan) throws {
         let request = try EntryValues.conversion(of: payload, after: reading.place.done, schemas)
         wait.begin(.converting(ticket: questions.convert(request), request))
     }
 
-    /// Asks the log for the row of the current change, and for rows of which later changes have only the keys.
+    /// Asks the log for the row of the current change, and for rows of which later changes contain only the key.
     private mutating func recall(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws {
         let request = try router.recall.request(after: reading.place.done, of: entry, feed, schemas)
         values.ask(for: reading.place.done, in: router.recall.era)
@@ -436,13 +446,13 @@ public struct Pipeline: ~Copyable {
         compute(batch, for: (request, answers))
     }
 
-    /// Snapshot that defines the generated columns; nil if there is nothing to compute, or no login that may do so.
+    /// Snapshot that defines the generated columns; nil if no binding needs them, or no login may compute them.
     private var generationSnapshot: CatalogSnapshot? {
         guard values.isComputing, sources.mayCompute else { return nil }
         return sources.catalog.snapshot
     }
 
-    /// Puts the values of generated columns into the entry. False if the hub must wait for values.
+    /// Adds the values of generated columns to the entry. Returns false if the pipeline must wait for values.
     private mutating func compose(_ feed: borrowing LogFeed) throws -> Bool {
         guard values.isUncomposed, let snapshot = generationSnapshot,
             let batch = try values.compose(feed, schemas, snapshot)
@@ -470,7 +480,7 @@ public struct Pipeline: ~Copyable {
         if reading.failed(error, in: segment, at: now) { forgetPast() }
     }
 
-    /// Forgets what earlier changes say, because changes were left out.
+    /// Forgets what earlier entries showed, because some entries were skipped.
     private mutating func forgetPast() {
         memberships.discardAll()
         router.forgetRows()
@@ -478,14 +488,13 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Waiting for the catalog
 
-    /// True if the entry has rows of tables whose policies could not be read for the moment.
+    /// True if the entry has rows of tables whose policies the catalog could not read for now.
     private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
         try !schemas.tables(of: feed.payload, among: sources.catalog.snapshot?.policies.unsettled ?? []).isEmpty
     }
 
-    /// Returns the current transaction if the catalog must see it first. That is so if policies of one of its tables
-    /// may have changed earlier, without a record in the stream. One read of the catalog serves all transactions that
-    /// it showed.
+    /// Returns the current transaction if the catalog must show it first; nil otherwise. The catalog must show it if
+    /// policies of one of its tables may have changed earlier without a mark in the log.
     private mutating func unseen(_ feed: borrowing LogFeed) throws(ByteError) -> UInt32? {
         guard !wait.hasCatalog else { return nil }
         let tables = try schemas.tables(of: feed.payload, among: sources.catalog.unannounced)
@@ -497,16 +506,17 @@ public struct Pipeline: ~Copyable {
     private mutating func takeHeld() -> [HeldTable] {
         let passed = wait.takePassed()
         guard wait.awaitsTransaction, sources.catalog.isCurrent,
-            // The server may not know a transaction from before a gap.
+            // PostgreSQL may not know a transaction from before a gap.
             reading.place.epoch == sources.log.end()?.state.position.epoch
         else { return passed }
         return passed + wait.tablesHeldLong(at: now)
     }
 
-    /// True if the loop has heard of a snapshot that shows the transaction.
+    /// True if the loop has received the newest snapshot, and that snapshot shows the transaction.
     public func hasSeen(_ xid: UInt32) -> Bool { wait.hasSeen(xid, sources.catalog) }
 
-    /// Waits for a catalog that shows the transaction, or for a fresh one. Returns false: the entry is not done.
+    /// Waits for a catalog that shows the transaction; if nil, for a newly read catalog. Returns false: the entry is
+    /// not done.
     private mutating func pause(_ xid: UInt32?) -> Bool {
         questions.refresh(wait.awaitCatalog(seeing: xid, at: now))
         return paused()
@@ -523,7 +533,7 @@ public struct Pipeline: ~Copyable {
         questions.refresh(request)
     }
 
-    /// Takes a new snapshot. Tables that differ in it match nothing until they are declared again.
+    /// Uses a new snapshot. Tables that changed in it match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
         sources.watcher?(wait.stage.name, "new catalog")
         wait.hear(snapshot.version)
@@ -532,7 +542,7 @@ public struct Pipeline: ~Copyable {
         memberships.catalogHasChanged()
     }
 
-    /// True if a table was replaced since the last call: the caller must then check all bindings.
+    /// Returns true if a table was replaced since the last call: the caller must then check all bindings.
     public mutating func takeReplacement() -> Bool {
         let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
         return ofTable || ofMembership
@@ -540,7 +550,7 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Asking PostgreSQL
 
-    /// Takes the answer to a question of the pipeline.
+    /// Accepts the answer to one of the pipeline's questions.
     public mutating func take(_ event: DeliveryEvent, on sink: any FrameSink) {
         sources.watcher?(wait.stage.name, event.name)
         switch event {

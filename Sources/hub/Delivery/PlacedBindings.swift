@@ -6,21 +6,22 @@ import EventLog
 import Matching
 import Policy
 
-/// Bindings of one loop's channels, placed so that changes find them: indexes of filters and policies, and for each
-/// member its channel and its view.
+/// Bindings of one loop's channels, as deliveries find them: indexes of filters and policies, and the channel and view
+/// of each member.
 struct PlacedBindings: ~Copyable {
     var audience = Audience()
     var views: ViewTable
-    /// Index of bindings by the row as a change leaves it, or as it was before a delete.
+    /// Index of bindings by the new row of a change, or by the deleted row.
     var index = PredicateIndex(maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
-    /// Index of bindings whose clients want to hear of rows that updates take out of their view.
+    /// Index of bindings by the old row of an update, for clients that asked for departures: rows that leave their
+    /// view.
     var leavingRows = PredicateIndex(
         judging: .old, maximumRelations: Limits.maximumCachedRelations, allowance: .ofFilters)
     var policies = ActivePolicies()
-    /// Record of which segments of the log are needed, for a catch-up that may have much to read; nil at the log's end.
+    /// Segments of the log that the bindings need, for a catch-up, which may skip the others; nil at the log's end.
     var needs: SegmentNeeds?
 
-    /// True if, on a table with policies, the hub tells a delete only to clients that could see the row.
+    /// True if, on a table with policies, the hub sends a delete only to clients that could see the row.
     let deletesAreStrict: Bool
 
     init(deletesAreStrict: Bool, skipsSegments: Bool) {
@@ -29,7 +30,7 @@ struct PlacedBindings: ~Copyable {
         needs = skipsSegments ? SegmentNeeds() : nil
     }
 
-    /// True if some client wants to hear of rows that leave its view.
+    /// True if some client asked for departures: a delete message for rows that leave its view.
     var wantDepartures: Bool { leavingRows.count > 0 }
 
     /// True if the segment contains nothing for any binding.
@@ -42,7 +43,7 @@ struct PlacedBindings: ~Copyable {
         leavingRows.fillPurse(now)
     }
 
-    /// Removes and returns the accounts whose filters take more work than the allowance.
+    /// Removes and returns the accounts whose filters exceeded the work allowance.
     mutating func takeStopped() -> Set<UInt32> { Set(index.takeStopped() + leavingRows.takeStopped()) }
 
     /// Sets the value of `now()` in filters and policies, in Unix microseconds.
@@ -64,7 +65,7 @@ struct PlacedBindings: ~Copyable {
         leavingRows.forget(table: oid)
     }
 
-    /// Forgets the meaning of the columns of stored schemas, so that the hub reads it again.
+    /// Forgets how columns of stored schemas relate to the tables, so that the hub finds it out again.
     mutating func forgetRelations() {
         index.forgetRelations()
         leavingRows.forgetRelations()
@@ -75,18 +76,18 @@ struct PlacedBindings: ~Copyable {
         leavingRows.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
-    /// Returns the table of a member's binding; nil if its view is gone.
+    /// Returns the table of a member's binding; nil if its view was removed.
     func table(of member: Member) -> UInt32? { views.views[member.view]?.key.table.oid }
 
-    /// True if the client was told on subscribing that changes do not keep whole old rows. If not, the table had
-    /// another replica identity for a while.
+    /// True if the client was told on subscribing that the table's changes lack whole old rows. If false and a change
+    /// lacks one, the table had another replica identity for a while.
     func knowsOfPartialRows(_ member: Member) -> Bool {
         views.views[member.view]?.key.table.identity != .full
     }
 }
 
 extension Allowance {
-    /// Work allowance of a loop for filters that are tried one by one.
+    /// Work allowance of a loop for filters that it evaluates one by one.
     fileprivate static let ofFilters = Allowance(
         ofChange: Limits.filterWorkOfChange, ofAccount: Limits.filterWorkOfConnection, most: Limits.filterWorkReserve,
         perMicrosecond: Limits.filterWorkPerMicrosecond)

@@ -5,18 +5,18 @@ import Matching
 import Policy
 import Protocol
 
-/// Binding that the hub must place so that changes of its table find it.
+/// Binding to place in the indexes, so that changes of its table find it.
 public struct PlacementRequest {
     let binding: TableBinding
-    /// Policy that limits the rows that the holder may see; nil if the privileges alone decide.
+    /// Policy that limits the rows that the holder may see; nil if only privileges limit them.
     let policy: ActivePolicy?
     let listener: UInt32
     /// Index of the binding among the listener's bindings.
     let place: Int
     let wantsMoves: Bool
-    /// Role with which PostgreSQL computes the table's generated columns for the binding, among others.
+    /// Role with which PostgreSQL computes the table's generated columns for this binding.
     let role: String
-    /// Account that is charged for the work of the binding's filter.
+    /// Account to which the work of the binding's filter is charged.
     let account: UInt32
 
     public init(
@@ -33,30 +33,32 @@ public struct PlacementRequest {
     }
 }
 
-/// Binding on a table, placed so that deliveries find it.
+/// Binding that was placed in the indexes, so that changes of its table find it.
 public struct Placement {
-    /// Binding without its filter, which is in the index. The filter stays if the binding may have to be placed again.
+    /// Binding, normally without its filter, which the index holds. The filter is kept if the binding may be placed
+    /// again.
     public fileprivate(set) var binding: TableBinding
     public let policy: ActivePolicy?
-    /// Number of the table's declaration in the index at the time of the placement.
+    /// Number of the table's declaration in the index when the binding was placed.
     fileprivate let declaration: UInt64
     fileprivate let account: UInt32
     fileprivate let wantsMoves: Bool
     fileprivate let member: UInt32
     fileprivate let view: UInt32
     fileprivate var handle: PredicateIndex.Handle?
-    /// Handle in the index for rows that move out of a view.
+    /// Handle in the index for rows that leave a view.
     fileprivate var departure: PredicateIndex.Handle?
+    /// Placement for deletes that the hub sends no matter who could see the row; nil if there is none.
     fileprivate var openDeletes: OpenDeletes?
-    /// True if changes that have only the key of the old row are judged on the recalled row.
+    /// True if the hub looks for the whole old row of changes that contain only its key.
     fileprivate var isRecalled = false
-    /// True if the row is also recalled to tell the client of rows that updates take out of its view.
+    /// True if the hub also looks for old rows to find updates that move rows out of the client's view.
     fileprivate var recallsDepartures = false
-    /// Role with which PostgreSQL computes the table's generated columns for the binding, among others.
+    /// Role with which PostgreSQL computes the table's generated columns for this binding; nil if the table has none.
     fileprivate var computedAs: String?
 }
 
-/// Deletes that the hub sends no matter who could see the row.
+/// Placement of a binding for deletes that the hub sends no matter who could see the row.
 private struct OpenDeletes {
     let member: UInt32
     let view: UInt32
@@ -73,20 +75,21 @@ extension Pipeline {
         return router.place(request, declaration, schemas)
     }
 
-    /// Offset from which changes may still be judged: changes that wait for answers, and the changes after them.
+    /// Offset before which no change can still be judged. Changes that wait for answers, and the ones after them, can.
     public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
 
-    /// True if the log's last passed change is before the offset from which changes are for the listener.
+    /// True if no change before the pipeline's frontier was meant for the listener: its offset is at or after the
+    /// frontier.
     public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
 
-    /// True if changes find the placement, and it is still right for this binding and policy.
+    /// True if the placement is still in the index and is right for this binding and policy.
     public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
         placement.policy === policy && placement.binding.isSame(as: binding)
             && schemas.holds(placement.declaration, of: binding.table)
     }
 
-    /// Places the binding again by the keys of the holder's changed policy. If the table has other columns by now, the
-    /// placement stays as it is: it is replaced before anything is read.
+    /// Places the binding again after the keys of its policy changed. If the table's columns have changed, does
+    /// nothing: the caller replaces such a placement before it reads on.
     public mutating func judgeAnew(_ placement: inout Placement) { router.judgeAnew(&placement, schemas) }
 
     public mutating func remove(_ placement: Placement) {
@@ -130,7 +133,7 @@ extension RowRecall {
     }
 }
 
-/// Placement of bindings, so that changes find them.
+/// Changes to the indexes when bindings are placed and removed.
 extension PlacedBindings {
     fileprivate mutating func place(
         _ request: PlacementRequest, _ declaration: UInt64, _ schemas: SchemaRegistry
@@ -150,8 +153,8 @@ extension PlacedBindings {
             wantsMoves: request.wantsMoves, member: member, view: view)
         if !binding.table.computed.isEmpty { placement.computedAs = request.role }
         enlist(&placement, schemas)
-        // The index has the filter. A second copy is kept only if a changed policy may place the binding again, because
-        // there are as many filters as clients.
+        // The index has the filter, and there can be as many filters as clients. A second copy is kept only if a
+        // changed policy may place the binding again.
         if policy == nil { placement.binding.predicate = nil }
         if policy != nil, !binding.isKeptSecret, !deletesAreStrict, binding.operations.contains(.delete) {
             placement.openDeletes = placeOpenDeletes(request)
@@ -182,7 +185,7 @@ extension PlacedBindings {
         views.release(open.view)
     }
 
-    /// Adds the placement to the indexes, so that changes find it.
+    /// Adds the placement to the indexes.
     private mutating func enlist(_ placement: inout Placement, _ schemas: SchemaRegistry) {
         let binding = placement.binding
         var operations = OperationSet(binding.operations)
@@ -191,7 +194,7 @@ extension PlacedBindings {
         let filter = binding.predicate ?? .always
         var predicate = placement.policy.map { Predicate.both(filter, $0.predicate ?? .never) } ?? filter
         if binding.isKeptSecret { predicate = .never }
-        // A predicate refers to columns by their indices in the table that it was made for.
+        // A predicate refers to columns by their indices in the table for which it was made.
         if !schemas.holds(placement.declaration, of: binding.table) {
             Impossible.happened("a binding is placed in the index of its own table", in: .delivery)
             predicate = .never
@@ -213,7 +216,7 @@ extension PlacedBindings {
         placement.departure = leavingRows.add(
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
-        // The table's present replica identity does not matter: changes on their way may have another one.
+        // The present replica identity does not matter: changes not yet read may have been made under another.
         placement.recallsDepartures = table.isRecallable
     }
 
@@ -240,7 +243,8 @@ extension PlacedBindings {
 // MARK: Policies
 
 extension ChangeRouter {
-    /// Adds a policy for a holder. `sets` are the holder's sets of its memberships, which need not be filled yet.
+    /// Adds a policy for a holder. `sets` are the holder's membership sets for it, which may still be waiting to be
+    /// filled.
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [MembershipSet]
     ) -> ActivePolicy {
@@ -274,15 +278,16 @@ extension Pipeline {
 }
 
 extension TableBinding {
-    /// True if the binding's entry in the index serves the other binding too.
+    /// True if the binding's entry in the index also serves the other binding.
     ///
-    /// A channel's binding has one filter for ever, which on the same table means the same.
+    /// Filters are not compared: a channel's binding keeps its filter, which means the same on the same table.
     func isSame(as other: TableBinding) -> Bool {
         table === other.table && delivered == other.delivered
             && operations == other.operations && access == other.access && policy == other.policy
     }
 
-    /// True if the client may hear of rows that updates take out of its view. The hub sends those as deletes.
+    /// True if the client can receive departures. The hub sends them as deletes, so the binding must include updates
+    /// and deletes.
     public var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
 
     fileprivate var viewKey: ViewKey {
@@ -302,13 +307,14 @@ extension OperationSet {
 
 // MARK: States that the gateway reads
 
-/// States of the parts, each read in place: a part that another module reads as a whole is copied first.
+/// State of the pipeline's parts. Each property reads one field, because reading a whole part from another module would
+/// copy it.
 extension Pipeline {
-    /// True if a rule of the hub's own was broken, so that nobody can be served any more.
+    /// True if a rule of the program was broken, so that the pipeline delivers nothing more.
     public var hasFailed: Bool { wait.hasFailed }
     public var isHeldByPolicies: Bool { wait.isHeldByPolicies }
     public var isHeldByTables: Bool { wait.isHeldByTables }
-    /// True if any delivery waits for PostgreSQL's answers.
+    /// True if any delivery waits for PostgreSQL.
     public var holdsAnybody: Bool { router.holdsAnybody }
     /// Number of changes whose deliveries were recorded since the last `takeSent`.
     public var sentCount: Int { router.sentCount }

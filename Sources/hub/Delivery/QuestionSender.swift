@@ -3,13 +3,15 @@ import Catalog
 import Diagnostics
 import Judging
 
-/// Sender of one pipeline's questions. Each question has a ticket, which the answer brings back.
+/// Sender of one pipeline's questions. Each question has a ticket, which the answer contains.
 struct QuestionSender {
     private let asking: DeliveryAsking
     private let post: @Sendable (DeliveryEvent) -> Void
     private var pending = PendingBatches()
 
-    /// - Parameter post: takes the answers, from any thread.
+    /// Creates a sender.
+    ///
+    /// - Parameter post: receives the answers, on any thread.
     init(_ asking: DeliveryAsking, post: @escaping @Sendable (DeliveryEvent) -> Void) {
         self.asking = asking
         self.post = post
@@ -45,7 +47,7 @@ struct QuestionSender {
 
     // MARK: For deliveries
 
-    /// Sends the questions on which deliveries wait, and those that check decisions.
+    /// Sends the questions for which deliveries wait, and those that check decisions.
     mutating func send(_ asked: AskedQuestions, seeing xid: UInt32) {
         if !asked.ofFilters.isEmpty {
             let ticket = pending.add(ofFilters: asked.ofFilters.map(\.pending))
@@ -70,8 +72,8 @@ struct QuestionSender {
         }
     }
 
-    /// Asks about policies whose failures count as denials. If a failure may come from a session that PostgreSQL opened
-    /// under former definitions, asks again in a new one.
+    /// Asks about policies whose failures count as denials. A session that PostgreSQL opened under former definitions
+    /// may fail for that reason, so a new session is asked again.
     private static func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32, _ asking: DeliveryAsking,
         tries: Int = Limits.policyTries, then: @escaping @Sendable ([PolicyAnswers]) -> Void
@@ -87,9 +89,9 @@ struct QuestionSender {
         }
     }
 
-    /// Returns the answers without failures that may have another cause than the row. PostgreSQL evaluates a policy by
-    /// the present definitions. If the table, a type or a function has changed since the policy was read, PostgreSQL may
-    /// fail on a row that it would otherwise show.
+    /// Removes failures that may have another cause than the row. PostgreSQL evaluates a policy with the present
+    /// definitions. If the table, a type or a function changed after the hub read the policy, PostgreSQL may fail on a
+    /// row that it would otherwise show.
     ///
     /// - Parameter snapshot: catalog that was read after the answers; nil if it could not be read.
     private static func checked(
@@ -102,7 +104,8 @@ struct QuestionSender {
         }
     }
 
-    /// Removes and returns the questions that the answer is for; nil if there are none.
+    /// Removes and returns the questions about filters that the answer belongs to; nil if there are none.
     mutating func takeFilters(_ ticket: UInt64) -> [PendingQuestion]? { pending.takeFilters(ticket) }
+    /// Removes and returns the questions about policies that the answer belongs to; nil if there are none.
     mutating func takePolicies(_ ticket: UInt64) -> [[PendingQuestion]]? { pending.takePolicies(ticket) }
 }

@@ -1,6 +1,6 @@
 import Change
 
-/// Change with the schema by which its rows are read.
+/// Change together with the schema of its rows.
 struct ReadableChange: ~Escapable {
     let change: Change
     let relation: Relation

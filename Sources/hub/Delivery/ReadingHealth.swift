@@ -1,20 +1,19 @@
 import Diagnostics
 import System
 
-/// Record of a reader's troubles: if it can read the log now, tries again later, or has given up its clients' past.
+/// Record of a reader's trouble with the log: it can read, or it will try again, or it has given up a catch-up.
 struct ReadingHealth {
-    /// Pause while the kernel refuses to read the log.
+    /// Current pause because the kernel refuses to read the log; nil if it does not.
     private var pause: ReadingPause?
-    /// Text for the operator while commits do not reach clients because the log cannot be read; the text contains no
-    /// paths.
+    /// Reason for the operator why commits do not reach clients: the log cannot be read. It contains no paths.
     private(set) var unreadable: String?
-    /// True if the catch-up must be given up. The client can no longer be given its past: the log cannot be read, or
-    /// the kernel has refused reads for too long.
+    /// True if the catch-up must end, because the log cannot be read there, or the kernel has refused reads for too
+    /// long.
     private(set) var hasLostPast = false
 
     func isPausing(at now: UInt64) -> Bool { pause.map { now < $0.until } ?? false }
 
-    /// Notes that the log can be read. Returns how long it could not be, if the kernel had refused before.
+    /// Records that the log can be read. Returns how long the kernel had refused to read it; nil if it had not.
     mutating func hasRead(at now: UInt64) -> Duration? {
         unreadable = nil
         return pause.take().map { .nanoseconds(Int64(clamping: now - $0.began)) }
@@ -24,16 +23,17 @@ struct ReadingHealth {
 
     mutating func losePast() { hasLostPast = true }
 
-    /// Step of the reader after a read was refused.
+    /// Next step of the reader after the kernel refused a read.
     enum Refusal {
-        /// The first of several tries.
+        /// First refusal: the reader will try again.
         case first
+        /// Repeated refusal: the reader will try again.
         case again
-        /// The end of the tries: a client that catches up waited long enough.
+        /// The reader gives up, because a client that catches up has waited long enough.
         case givenUp
     }
 
-    /// Notes that the kernel refused to read, for the reason in `text`.
+    /// Records that the kernel refused a read, for the reason in `text`. `ofPast` is true for a catch-up.
     mutating func isRefused(_ text: String, ofPast: Bool, at now: UInt64) -> Refusal {
         unreadable = text
         guard let known = pause else {

@@ -1,11 +1,12 @@
 import Diagnostics
 
-/// Pause of a reader of the event log while the kernel refuses to read. The reader keeps its place and tries again,
-/// first soon, then less often.
+/// Pause of a log reader while the kernel refuses reads. The reader keeps its place and tries again at growing
+/// intervals.
 struct ReadingPause {
-    /// Time at which the kernel first refused, in monotonic nanoseconds.
+    /// Monotonic time in nanoseconds at which the kernel first refused.
     let began: UInt64
     private var length: UInt64
+    /// Monotonic time in nanoseconds at which the reader tries again.
     private(set) var until: UInt64
 
     init(at now: UInt64) {
@@ -21,14 +22,14 @@ struct ReadingPause {
     }
 }
 
-/// Place where a reader continues after it lost its own.
+/// Place where a reader continues after the log could not be read at its own place.
 enum LostPlace {
     /// The log's end, because retention deleted the next entry.
     case end
     /// The first entry after this segment, whose rest cannot be read.
     case segment(UInt64)
 
-    /// Reason that the hub gives to clients when it tells them that changes may be missing.
+    /// Reason that the hub sends to clients when it tells them that changes may be missing.
     var reason: String {
         switch self {
         case .end: "the hub was too slow"

@@ -14,30 +14,33 @@ public struct RecallRequest: Sendable {
         let key: [UInt8]
     }
 
-    /// Place of the current entry. The search covers all entries before it, and as many of its changes as `changes`
-    /// says.
+    /// Segment of the current entry. The search covers all entries before the current one, and its first `changes`
+    /// changes.
     let segment: UInt64
+    /// Byte position at which the current entry begins in its segment.
     let position: UInt64
+    /// Byte position at which the current entry ends in its segment.
     let end: UInt64
+    /// Number of the current entry's changes that the search covers.
     let changes: UInt32
 
-    /// Definitions by which found rows are read.
+    /// Definitions with which the search reads stored rows.
     struct Reading: Sendable {
         var tables: [UInt32: CatalogTable] = [:]
-        /// Position of the current transaction; zero if the log's positions are of another history.
+        /// WAL position of the current transaction; zero if the log's positions belong to another history.
         var moment = LSN.zero
     }
 
     var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
-    /// Rows that changes already collected have touched. The hub does not ask for such a row again, because the row's
-    /// state is known by then.
+    /// Rows that the collected changes have changed. The hub does not ask for such a row again, because its state is
+    /// known by then.
     var touched: Set<RowID> = []
 }
 
 extension RowRecall {
-    /// Returns the request for the row of the current change, and for rows of which later changes have only the keys.
+    /// Returns the request for the row of the current change, and for rows of which later changes contain only the key.
     mutating func request(
         after done: UInt32, of entry: EventLogEntry, _ feed: borrowing LogFeed, _ schemas: SchemaRegistry
     ) throws -> RecallRequest {
@@ -77,11 +80,12 @@ extension RowRecall {
 
 /// Answer of the log about one row.
 public enum RecallAnswer: Sendable {
+    /// The last version of the row, with the fingerprint of its schema and the schema.
     case version(UInt64, Relation, [UInt8])
-    /// The row is not in the log, or what the log has of it cannot be trusted.
+    /// The log does not have the row, or is not sure about it.
     case missing
-    /// The log could not be read: the row counts as missing, and the table's listeners are told.
+    /// The log could not be read. The row counts as missing, and the hub tells the table's listeners.
     case unread
-    /// Too many rows for one answer.
+    /// The answers exceed the size limit, so this row must be asked for again.
     case postponed
 }

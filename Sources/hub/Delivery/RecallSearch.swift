@@ -5,50 +5,53 @@ import Diagnostics
 import EventLog
 import System
 
-/// Search that goes backwards through the log for the last versions of rows.
+/// Backward search in the log for the last versions of rows.
 ///
-/// A version counts only if nothing is known to have happened later to the row, or to all rows of its table. If the log
-/// is not certain about a row, the row counts as missing. If the search takes too long, the row counts as unread, and the
-/// hub tells its clients.
+/// A version counts only if no later entry may have changed the row. If the log is not sure about a row, the row counts
+/// as missing. If the search takes too long, the row counts as unread, and the hub tells its clients.
 struct RecallSearch {
-    /// Rows of a table that the search looks for.
+    /// Rows of one table that the search looks for.
     private struct Wanted {
-        /// Columns by which the deletes name the rows.
+        /// Columns by which the deletes identify the rows.
         let names: [String]
         /// Indices of the rows in the request.
         var rows: [RowID: Int] = [:]
     }
 
-    /// Reader for changes of one schema.
+    /// Schema with the columns by which the search recognizes rows in its changes.
     private struct Finder {
         let relation: Relation
-        /// Columns that identify a row; nil if rows of the schema cannot be identified as in the deletes.
+        /// Columns that identify a row; nil if the schema lacks a column that identifies rows in the deletes.
         let columns: RowColumns?
-        /// Columns whose values may have another meaning than they seem to have.
+        /// Columns whose stored values may have had another meaning; nil if there are none.
         var unsure: ForeignColumns?
     }
 
+    /// Last event of a row within a stretch, a piece of a segment that is read forwards.
     private enum Event {
-        /// A version of the row. `lacks` is true if an update left out values that an older version has.
+        /// A version of the row, with its schema. `lacks` is true if it lacks unchanged values that an older version
+        /// may have.
         case version(UInt64, Relation, [UInt8], lacks: Bool = false)
+        /// The row was deleted or its key changed, or the log is not sure about it.
         case gone
     }
 
     private let request: RecallRequest
     private var wanted: [UInt32: Wanted] = [:]
     private var finders: [UInt64: Finder] = [:]
-    /// Schemas of the current segment, as the log has them.
+    /// Schemas of the current segment, as stored.
     private var stored: [UInt64: Relation] = [:]
     private let eras: DefinitionEras
-    /// Era of the current transaction; `ownEra` is the era of the request.
+    /// Range of definitions that contains the current transaction.
     private var era: Int
+    /// Range of definitions that contains the transaction of the request.
     private let ownEra: Int
     private var brokenTables: Set<UInt32> = []
     private var answers: [RecallAnswer]
-    /// Last event of each row in the current stretch.
+    /// Last event of each row in the current stretch, by the row's index in the request.
     private var events: [Int: Event] = [:]
     private var foundBytes = 0
-    /// Newest versions of rows that lack values.
+    /// Newest versions of rows that still lack values, by the row's index in the request.
     private var lacking: [Int: ComposedRow.Source] = [:]
     private let time: any TimeSource
     private var deadline: UInt64
@@ -68,12 +71,12 @@ struct RecallSearch {
         }
     }
 
-    /// Returns the answers, in the order of the request's rows.
+    /// Returns an answer for each row of the request, in order.
     mutating func run(_ outlines: SegmentOutlines) throws -> [RecallAnswer] {
         var log = try LogLookback(outlines, segment: request.segment, before: request.end)
         let epoch = log.segment.epoch
         repeat {
-            // Rows from before a gap may have changed in the gap.
+            // Rows may have changed in a gap without an entry, so older segments say nothing about them.
             guard log.segment.epoch == epoch else { break }
             try learn(log.relations)
             guard try mayHave(log) else { continue }
@@ -83,7 +86,7 @@ struct RecallSearch {
         return answers
     }
 
-    /// Marks the rows that are still wanted as unread: the log may have them, or the values that a found version lacks.
+    /// Marks the rows that were not found as unread: the log may have them, or values that a found version lacks.
     private mutating func giveUp() {
         for place in wanted.values.flatMap(\.rows.values) { answers[place] = .unread }
     }
@@ -100,7 +103,7 @@ struct RecallSearch {
         read(at: request.reading.moment)
     }
 
-    /// Reads the schemas by their meaning for transactions at this position.
+    /// Finds out what the schemas mean for transactions at this position.
     private mutating func read(at lsn: LSN) {
         era = eras.number(at: lsn)
         finders = [:]
@@ -117,8 +120,8 @@ struct RecallSearch {
         }
     }
 
-    /// Begins a transaction. Rows of a table from before its present publication are dropped: they may have been
-    /// overwritten without a trace in the log.
+    /// Begins a transaction. Tables that were published again after it are dropped: their rows may have changed without
+    /// an entry in the log.
     private mutating func begin(at position: LSN) {
         let lsn = request.reading.moment == .zero ? .zero : position
         if eras.number(at: lsn) != era { read(at: lsn) }
@@ -129,7 +132,7 @@ struct RecallSearch {
 
     // MARK: Segments
 
-    /// True if the segment may contain changes of the rows.
+    /// True if the segment may contain changes of the wanted rows.
     private func mayHave(_ log: borrowing LogLookback) throws(ByteError) -> Bool {
         for finder in finders.values {
             let table = RowKey.table(schema: finder.relation.schema, name: finder.relation.name)
@@ -142,8 +145,8 @@ struct RecallSearch {
         return false
     }
 
-    /// Returns the hash by which segments list the row; the hash of the whole table if the delete does not contain the
-    /// key.
+    /// Returns the hash by which segments list the row. If the delete does not contain the primary key, returns the
+    /// hash of the table.
     private func key(
         _ row: RecallRequest.Row, _ relation: Relation, _ table: UInt64
     ) throws(ByteError) -> UInt64 {
@@ -188,7 +191,7 @@ struct RecallSearch {
         guard change.operation != .truncate, let columns = finder.columns else { return lose(table) }
         if isBroken(table) { return }
         var former: Event?
-        // A row that gets another key is gone under its old key.
+        // A change of the key removes the row under its old key.
         if let old = change.old, let place = try place(of: old, columns) {
             former = events.updateValue(.gone, forKey: place)
         }
@@ -204,7 +207,8 @@ struct RecallSearch {
         _ change: borrowing Change, _ former: Event?, at place: Int, _ relation: Relation
     ) throws(ByteError) {
         let tuple = try whole(change, former, relation)
-        // If the row had another key, or another row had this key before, an older version is not known.
+        // If the row had another key before, or another row had this key, older versions under this key are not its
+        // own.
         let mayBeOlder =
             if case .gone? = former { false } else { change.operation == .update && change.oldImage != .key }
         let lacks = mayBeOlder ? try tuple.isPartialRow() : false
@@ -213,13 +217,13 @@ struct RecallSearch {
             events[place] = .version(change.relation, relation, tuple, lacks: lacks)
             return
         }
-        // The request has other names for the schema's columns.
+        // The request's schema may have other names for these columns.
         let known = try finders[change.relation]?.unsure?.rewritten(tuple.asTuple, [:]) ?? tuple
         let source = ComposedRow.Source(tuple: known, relation: relation)
         events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)
     }
 
-    /// Handles an update without the key in its new image: a large key that did not change is only in the old image.
+    /// Handles an update whose new image lacks the key. PostgreSQL leaves a large unchanged key out of the new image.
     private mutating func look(
         atPartial change: borrowing Change, _ former: Event?, _ columns: RowColumns, _ relation: Relation
     ) throws(ByteError) {
@@ -230,7 +234,7 @@ struct RecallSearch {
         }
     }
 
-    /// Returns the row after an update, with the values that did not change as far as the stretch has them.
+    /// Returns the row after an update, with those unchanged values that the stretch has shown.
     private func whole(
         _ change: borrowing Change, _ former: Event?, _ relation: Relation
     ) throws(ByteError) -> [UInt8] {
@@ -262,13 +266,14 @@ struct RecallSearch {
 
     private func isBroken(_ table: UInt32) -> Bool { brokenTables.contains(table) }
 
-    /// Marks all wanted rows of the table as gone, because what was said of them up to here is no longer valid.
+    /// Marks all wanted rows of the table as gone, because earlier entries no longer say what they are.
     private mutating func lose(_ table: UInt32) {
         guard let wanted = wanted[table] else { return }
         for place in wanted.rows.values { events[place] = .gone }
     }
 
-    /// Takes over the stretch's events, which are final except for values that the stretch lacks.
+    /// Applies the events of a stretch. They are final, except that older stretches may have values that a version
+    /// lacks.
     private mutating func settle() throws(ByteError) {
         for (place, event) in events {
             guard case .version(let fingerprint, let relation, let tuple, let lacks) = event else {
@@ -287,7 +292,7 @@ struct RecallSearch {
         if wanted[id.table]?.rows.isEmpty == true { wanted[id.table] = nil }
     }
 
-    /// Takes a version of a row: the newest one, or an older one that has values which the newest lacks.
+    /// Stores a version of a row: the newest one, or an older one that has values which the newest lacks.
     private mutating func found(
         _ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int
     ) throws(ByteError) {
@@ -303,7 +308,7 @@ struct RecallSearch {
 
     private mutating func take(_ tuple: [UInt8], _ fingerprint: UInt64, _ relation: Relation, at place: Int) {
         foundBytes += tuple.count
-        // The first row is always taken, however large it is.
+        // The first row is always returned, however large it is.
         let isTaken = place == 0 || foundBytes <= Limits.recallBatchBytes
         answers[place] = isTaken ? .version(fingerprint, relation, tuple) : .postponed
     }

@@ -5,15 +5,15 @@ import System
 
 /// Search of the log for earlier versions of rows.
 public protocol RowRecalling: AnyObject, Sendable {
-    /// Finds an answer for each row, in order. Calls `then` on any thread, perhaps at once; `then` must not wait for
-    /// anything.
+    /// Finds an answer for each row, in order. Calls `then` on any thread, possibly before this method returns. `then`
+    /// must not block.
     func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void)
     func stop()
 }
 
-/// Service that finds the last versions of deleted rows in the log, for all loops.
+/// Service that finds the last versions of rows in the log, for all loops of a project.
 ///
-/// Any thread may send requests; each row gets an answer, in order. The service owns a thread, because reading blocks.
+/// Any thread may send requests. Reading blocks, so the service has its own thread.
 public final class RecallService: RowRecalling {
     private let threads: AskingThreads<PlainLine<RecallJob>>
 
@@ -22,18 +22,18 @@ public final class RecallService: RowRecalling {
         threads = try AskingThreads(inbox, [("recall", { RecallWorker(logDirectory, inbox, metrics) })])
     }
 
-    /// Finds an answer for each row. Calls `then` on the service's thread, or at once on the caller's thread if too
-    /// many requests wait. `then` must not wait for anything.
+    /// Finds an answer for each row. Calls `then` on the service's thread, or on the caller's thread if too many
+    /// requests wait. `then` must not block.
     public func find(_ request: RecallRequest, then: @escaping @Sendable ([RecallAnswer]) -> Void) {
         let reply = Reply(in: .delivery, unanswered: request.rows.map { _ in RecallAnswer.unread }, then: then)
         threads.inbox.ask([RecallJob(request: request, reply: reply)])
     }
 
-    /// Ends the thread. Requests that still wait are answered as unread. The owner calls this once.
+    /// Ends the thread, and answers waiting requests with `unread`. The owner calls this once.
     public func stop() { threads.stop() }
 }
 
-/// Request for rows, with the reply that somebody waits for.
+/// Request with the reply that receives its answer.
 private struct RecallJob: AskedJob {
     let request: RecallRequest
     let reply: Reply<[RecallAnswer]>
@@ -41,12 +41,13 @@ private struct RecallJob: AskedJob {
     func giveUp() { reply.giveUp() }
 }
 
-/// Worker on the service's thread: reads the log and answers.
+/// Worker on the service's thread, which reads the log and answers requests.
 private final class RecallWorker: AskingWorker {
     let inbox: Inbox<PlainLine<RecallJob>>
-    /// Lookup whose files are opened on this thread, where their descriptors are used.
+    /// Reader of the log. It opens files on this thread, because descriptors are valid only on the thread that opened
+    /// them.
     private let lookup: RecallLookup
-    /// Timer of the pauses between tries. No thread beats it, so a wait lasts as long as was asked.
+    /// Timer of the pauses between tries. No other thread wakes it, so each wait lasts its full time.
     private let pauses = Pulse()
 
     init(_ directory: String, _ inbox: Inbox<PlainLine<RecallJob>>, _ metrics: ProjectMetrics) {
@@ -64,7 +65,7 @@ private final class RecallWorker: AskingWorker {
         }
     }
 
-    /// Returns the answers. Tries again for a while if the kernel refuses to read.
+    /// Returns the answers. If the kernel refuses to read, tries again for a limited time.
     private func answers(_ request: RecallRequest) -> [RecallAnswer] {
         let deadline = Clock.monotonicNanoseconds() + Limits.recallReadingPatience.wholeNanoseconds
         while true {
@@ -75,14 +76,14 @@ private final class RecallWorker: AskingWorker {
     }
 }
 
-/// Reader that goes backwards through the log to find earlier versions of rows. Belongs to one thread.
+/// Reader that searches the log backwards for versions of rows. One thread owns it.
 public final class RecallLookup {
     private let time: any TimeSource
     private let metrics: ProjectMetrics
     private let openLog: () throws(SystemError) -> any StorageDirectory
     private var outlines: SegmentOutlines?
 
-    /// Creates a lookup that opens the log at the first request.
+    /// Creates a reader that opens the log at the first request.
     public init(
         _ time: any TimeSource, _ metrics: ProjectMetrics,
         _ openLog: @escaping () throws(SystemError) -> any StorageDirectory
@@ -92,8 +93,8 @@ public final class RecallLookup {
         self.openLog = openLog
     }
 
-    /// Returns an answer for each row, in order. Nil if the kernel refuses to read for now; on the last try the rows
-    /// are missing.
+    /// Returns an answer for each row, in order. Returns nil if the kernel refuses to read for now; on the last try,
+    /// all rows are unread instead.
     public func answers(_ request: RecallRequest, isLastTry: Bool) -> [RecallAnswer]? {
         let start = time.monotonicNanoseconds()
         defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }

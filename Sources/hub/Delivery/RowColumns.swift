@@ -1,19 +1,19 @@
 import Bytes
 import Change
 
-/// Identity of a row in a table: a hash of its key. Two rows can have the same hash, so the user must compare the
-/// values.
+/// Identity of a row: its table and a hash of its key. Two rows can have the same hash, so the user must also compare
+/// the keys.
 struct RowID: Hashable, Sendable {
     let table: UInt32
     let hash: UInt64
 }
 
-/// Columns by which a table's deletes name their row, as indices in one schema of the table.
+/// Columns by which a table's deletes identify a row, as indices in one schema of the table.
 struct RowColumns: Sendable {
     let table: UInt32
     private let places: [Int]
 
-    /// Returns nil if the schema lacks one of the columns.
+    /// Finds the columns in a schema. Returns nil if the schema lacks one of them.
     init?(_ names: [String], in relation: Relation) {
         table = relation.oid
         var places: [Int] = []
@@ -34,7 +34,7 @@ struct RowColumns: Sendable {
         return RowID(table: table, hash: hash.value)
     }
 
-    /// True if both images are of the same row.
+    /// True if both images have the same key. `columns` are the key columns in the schema of `other`.
     func isSame(_ row: borrowing Tuple, as other: borrowing Tuple, _ columns: RowColumns) throws(ByteError) -> Bool {
         for (place, otherPlace) in zip(places, columns.places) {
             guard case .text(let text)? = try row.value(at: place),
@@ -45,18 +45,18 @@ struct RowColumns: Sendable {
     }
 }
 
-/// Image of a row made from several images. Each value comes from the first image that has the column.
+/// Image of a row, composed from several images. Each value is from the first image that has it.
 enum ComposedRow {
     struct Source {
         let tuple: [UInt8]
         let relation: Relation
-        /// True if only the key columns of the image have a meaning.
+        /// True if only the key columns of the image contain values.
         var isKeyOnly = false
     }
 
-    /// Returns a row of the schema. A value that no source has, or that has another type there, is left out like one
-    /// that did not change. A computed value comes from the first source or from none: inputs that were not sent may
-    /// still have changed.
+    /// Returns a row of the schema. A value that no source has with the same type is marked as unchanged. A generated
+    /// value that the hub computed is from the first source that has the column, even if it is unchanged there: an
+    /// older one may be out of date.
     static func compose(_ relation: Relation, from sources: [Source]) throws(ByteError) -> [UInt8] {
         var prepared: [(places: [Range<Int>], columns: [Int?])] = []
         for source in sources {
@@ -78,7 +78,7 @@ enum ComposedRow {
         return writer.copied()
     }
 
-    /// Returns the ranges of the columns' kinds and values.
+    /// Returns the byte range of each column in a row image: its kind and its value.
     static func places(of tuple: [UInt8]) throws(ByteError) -> [Range<Int>] {
         var places: [Range<Int>] = []
         var columns = tuple.asTuple.columns()
@@ -90,7 +90,7 @@ enum ComposedRow {
         return places
     }
 
-    /// Returns the index of each of the schema's columns in the source; the name and the exact type must be the same.
+    /// Returns, for each of the schema's columns, its index in the source. Names and exact types must be equal.
     private static func columns(of relation: Relation, in source: Source) -> [Int?] {
         let theirs = Dictionary(
             source.relation.columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
@@ -104,7 +104,7 @@ enum ComposedRow {
 }
 
 extension Tuple {
-    /// True if the image leaves out values that the change did not touch.
+    /// True if the image omits values that the change left as they were.
     func isPartial() throws(ByteError) -> Bool {
         var columns = columns()
         while let value = try columns.next() { if case .unchanged = value { return true } }
@@ -122,13 +122,13 @@ extension [UInt8] {
         }
     }
 
-    /// True if this copied row image leaves out values that the change did not touch.
+    /// True if this row image omits values that the change left as they were.
     func isPartialRow() throws(ByteError) -> Bool {
         let tuple = asTuple
         return try tuple.isPartial()
     }
 
-    /// Tuple that reads this copied row image.
+    /// Reader of this row image.
     var asTuple: Tuple {
         @_lifetime(borrow self)
         get { Tuple(asBytes) }

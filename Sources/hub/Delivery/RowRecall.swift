@@ -2,50 +2,52 @@ import Bytes
 import Change
 import Diagnostics
 
-/// Memory of rows, for changes that do not contain the whole row. The memory serves tables with policies whose changes
-/// contain only the key of the old row. The memory also serves tables where a client lately needed values that a delete
-/// or an update left out.
+/// Memory of rows, for changes that do not contain the whole row. It covers tables with policies, if their changes
+/// contain only the key of the old row. It also covers tables of which a client recently needed a value that a change
+/// omitted.
 ///
-/// The memory passes over changes as the loop does, so its rows are as they are at the loop's position. The memory need
-/// not be complete: the hub looks for other rows in the log.
+/// The memory sees each change when the loop delivers it, so its rows are current for the loop's position. It need not
+/// have every row: the hub searches the log for the others.
 struct RowRecall {
-    /// Result of looking for a row that a change does not contain whole.
+    /// Result of looking up the row of a change.
     enum Past {
-        /// The row is not needed here, or the change itself contains it.
+        /// The row is not needed, or the change itself contains it.
         case untold
-        /// The row, in the schema of the change.
+        /// The row was found; its values are in the schema of the change.
         case row(Known)
         /// Neither the memory nor the log has the row.
         case missing
-        /// The log must be asked.
+        /// The memory does not have the row: the hub must search the log.
         case unknown
     }
 
     struct Known {
-        /// Row that is deleted, or as an update leaves it.
+        /// Row before a delete, or after an update.
         var whole: [UInt8]?
-        /// Row as it was before an update that contains only the key of the old row.
+        /// Row before an update that contains at most the key of the old row.
         var former: [UInt8]?
     }
 
     private struct Row {
         let relation: UInt64
-        /// Image of the row; nil if the log does not have the row.
+        /// Image of the row; nil if the log does not have it.
         let tuple: [UInt8]?
+        /// True if the log was searched for the row, so that another search would find no more.
         var isFromLog = false
-        /// True if the log was asked and could not be read. It is asked again for the row's next change.
+        /// True if the log could not be read at the last search. The hub searches it again for the row's next change.
         var isUnread = false
-        /// True if some values have not been found yet.
+        /// True if the image still lacks values.
         var isPartial = false
 
         var byteCount: Int { (tuple?.count ?? 0) + Limits.recalledRowBytes }
     }
 
-    /// Way in which a schema of a table identifies its rows.
+    /// Columns by which the rows of one schema are identified.
     private struct Plan {
         let relation: Relation
         let names: [String]
-        /// Columns that identify a row; nil if nothing must be remembered.
+        /// Columns that identify a row; nil if the changes contain whole old rows or none, so that nothing is
+        /// remembered.
         let columns: RowColumns?
 
         init(_ relation: Relation) {
@@ -56,36 +58,38 @@ struct RowRecall {
         }
     }
 
-    /// Number of bindings that want to hear of a table's deletes, by table.
+    /// Number of bindings, by table, that need the rows of the table's changes.
     private var watched: [UInt32: Int] = [:]
-    /// Number of bindings that want to hear of rows that updates take out of their view, by table. The hub looks for
-    /// the old versions of these rows.
+    /// Number of bindings, by table, whose clients asked for departures: rows that updates move out of their view. The
+    /// hub looks up the old versions of these rows.
     private var departing: [UInt32: Int] = [:]
-    /// Tables that are followed because rows were needed, with the number of changes that may pass before one is needed
-    /// again.
+    /// Tables whose rows are remembered because a client needed one, with the number of changes after which that ends.
     private var needed: [UInt32: Need] = [:]
 
     private struct Need {
         var changesLeft = Limits.recallFollowedChanges
-        /// True if updates left out values: rows are then remembered as they come. If only deletes did, the hub looks
-        /// in the log.
+        /// True if an update omitted values: the hub then remembers all rows. If only deletes did, it searches the log
+        /// instead.
         var isOfUpdates = false
     }
 
-    /// Two generations of rows: `rows` were used lately, `olderRows` before.
+    /// Rows used recently. When they take too much memory they become `olderRows`.
     private var rows: [RowID: Row] = [:]
+    /// Rows used before. They are dropped when the next rows become older.
     private var olderRows: [RowID: Row] = [:]
     private var rowBytes = 0
     private var plans: [UInt64: Plan] = [:]
-    /// Columns by which the rows of a table are identified.
+    /// Names of the columns by which the rows of a table are identified.
     private var names: [UInt32: [String]] = [:]
-    /// Schema of the change passed last, if changes of this schema contain whole rows. The next change of the schema
-    /// then most often needs no lookup. Otherwise zero.
+    /// Fingerprint of the last change's schema, if changes of that schema contain whole rows; zero otherwise. The next
+    /// change mostly has the same schema and then needs no lookup.
     private var tellingAll: UInt64 = 0
 
     private let found: CounterFamily<ProjectMetrics.Recall>
 
-    /// - Parameter found: counts rows by the place where they were found.
+    /// Creates an empty memory.
+    ///
+    /// - Parameter found: counters of the lookups by the place where the row was found.
     init(_ found: CounterFamily<ProjectMetrics.Recall>) { self.found = found }
 
     // MARK: Tables
@@ -94,8 +98,8 @@ struct RowRecall {
 
     mutating func watch(_ table: UInt32) { watched[table, default: 0] += 1 }
 
-    /// Stops watching for one binding. Rows are kept until the next transaction, because a replaced binding may come
-    /// back at once.
+    /// Stops watching the table for one binding. Its rows are kept until the next transaction, because the binding may
+    /// be placed again immediately.
     mutating func leave(_ table: UInt32) {
         assert(watched[table, default: 0] > 0, "a table is left by who watched it")
         watched[table, default: 1] -= 1
@@ -113,7 +117,7 @@ struct RowRecall {
         if departing[table] == 0 { departing[table] = nil }
     }
 
-    /// Forgets the rows of tables that are no longer watched, because nothing follows changes of those rows.
+    /// Forgets the rows of tables that no binding watches any more, because the hub no longer follows their changes.
     mutating func settle() {
         guard watched.contains(where: { $0.value == 0 }) else { return }
         for (table, count) in watched where count == 0 {
@@ -124,7 +128,7 @@ struct RowRecall {
 
     private func follows(_ table: UInt32) -> Bool { watched[table] != nil || needed[table] != nil }
 
-    /// Has the table followed for a while if a row was needed, even if no binding watches the table.
+    /// Makes the memory follow the table for a while after a client needed a row, even if no binding watches the table.
     private mutating func note(isNeeded: Bool, by change: borrowing Change, _ table: UInt32) {
         if isNeeded {
             let isOfUpdates = change.operation == .update || needed[table]?.isOfUpdates == true
@@ -141,8 +145,8 @@ struct RowRecall {
 
     private func remembersRows(of table: UInt32) -> Bool { watched[table] != nil || needed[table]?.isOfUpdates == true }
 
-    /// Number of times that all rows were forgotten because they may be read differently. Rows of an earlier era have to
-    /// be asked for again.
+    /// Number of times that all rows were forgotten because columns may have another meaning. Answers to requests of an
+    /// earlier era are invalid.
     private(set) var era: UInt64 = 0
 
     mutating func forgetAll() {
@@ -169,15 +173,19 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
-    /// True if the memory must take note of changes of the schema.
+    /// True if the memory must see changes of the schema.
     func isConcerned(with schema: UInt64) -> Bool {
         isWatching && !(schema == tellingAll && needed.isEmpty)
     }
 
-    /// Takes note of a change and returns the row that the change lacks. If a delivery `isWaiting`, this is the deleted
-    /// row; if the row `isNeeded`, also the values that an update left alone. Without `mayAsk` an unknown row counts as
-    /// missing. If the log must be asked, nothing is noted. `isBroken` is true if the log may lack changes of the
-    /// table's rows.
+    /// Updates the memory with a change and returns the row that the change lacks. Changes nothing if the result is
+    /// `unknown`.
+    ///
+    /// - Parameters:
+    ///   - isWaiting: true if a delivery needs the change; the result is then the deleted row.
+    ///   - isNeeded: true if a delivery needs values that the change omits.
+    ///   - mayAsk: true if the log may be searched; if false, an unknown row counts as missing.
+    ///   - isBroken: true if the log may lack changes of the table's rows.
     mutating func pass(
         _ change: borrowing Change, _ relation: Relation, isWaiting: Bool, isNeeded: Bool, mayAsk: Bool, isBroken: Bool
     ) throws(ByteError) -> Past {
@@ -186,7 +194,7 @@ struct RowRecall {
         tellingAll = 0
         guard follows(relation.oid) else { return .untold }
         if isBroken {
-            // The log may lack a change of the row, so the row is not remembered either.
+            // The log may lack a change of the row, so nothing about it is remembered.
             if names[relation.oid] != nil { forget(relation.oid) }
             guard isLacking else { return .untold }
             found[.missing].add()
@@ -205,7 +213,7 @@ struct RowRecall {
         case .truncate: dropRows(of: relation.oid)
         case .insert: try follow(change, plan, columns)
         case .update:
-            // A client that sees the new row is perhaps not allowed to know the old row's key.
+            // A client that sees the new row may not be allowed to know the key of the old one.
             let isGuarded = isWaiting && watched[relation.oid] != nil && change.oldImage == .key
             let isWanted = isGuarded || departing[relation.oid] != nil
             return try update(change, plan, columns, isNeeded: isLacking, wantsFormer: isWanted, mayAsk: mayAsk)
@@ -254,7 +262,7 @@ struct RowRecall {
         return .row(known)
     }
 
-    /// Returns the row as it was before an update that contains the old key, or leaves the key alone.
+    /// Returns the row before an update that contains the old key or does not change the key.
     private func former(
         of change: borrowing Change, _ plan: Plan, _ columns: RowColumns, mayAsk: Bool
     ) throws(ByteError) -> Past {
@@ -280,7 +288,7 @@ struct RowRecall {
         return .row(Known(former: known))
     }
 
-    /// Returns the remembered row in the schema of the change; nil if the log does not have the row.
+    /// Returns the remembered row in the schema of the change; nil if the log does not have it.
     private func whole(_ row: Row, _ old: borrowing Tuple, _ plan: Plan) throws(ByteError) -> [UInt8]? {
         guard let tuple = row.tuple, let relation = plans[row.relation]?.relation else {
             found[.missing].add()
@@ -295,7 +303,7 @@ struct RowRecall {
             ])
     }
 
-    /// Keeps the memory current: a row is remembered as it is after the change, or not at all.
+    /// Updates the memory after a change: the row is stored as the change leaves it, or removed.
     private mutating func follow(
         _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
     ) throws(ByteError) {
@@ -309,7 +317,7 @@ struct RowRecall {
         }
     }
 
-    /// Returns the identity of the row that a change replaces or removes.
+    /// Returns the identity of the row that a change replaces or deletes.
     private func formerID(of change: borrowing Change, _ columns: RowColumns) throws(ByteError) -> RowID? {
         if change.oldImage == .key, let old = change.old { return try columns.id(of: old) }
         guard let new = change.new else { return nil }
@@ -327,7 +335,7 @@ struct RowRecall {
 
     private mutating func plan(_ fingerprint: UInt64, _ relation: Relation) -> Plan {
         if let known = plans[fingerprint] { return known }
-        // Remembered rows may need the schemas that are forgotten.
+        // Remembered rows may need the schemas that are forgotten here, so the rows are dropped too.
         if plans.count >= Limits.maximumCachedRelations { dropAll() }
         let plan = Plan(relation)
         plans[fingerprint] = plan
@@ -340,7 +348,7 @@ struct RowRecall {
         self.names[table] = names
     }
 
-    /// Remembers and returns the row as it is after the change.
+    /// Stores and returns the row as the change leaves it.
     private mutating func note(
         _ change: borrowing Change, _ plan: Plan, _ columns: RowColumns
     ) throws(ByteError) -> [UInt8]? {
@@ -359,12 +367,12 @@ struct RowRecall {
         }
         let whole = tuple ?? new.bytes.copied()
         guard let id = try columns.id(of: whole.asTuple) else {
-            // Some row has changed, and nothing shows which one.
+            // The change does not show which row it changed.
             dropRows(of: plan.relation.oid)
             return whole
         }
         if whole.count <= Limits.maximumRecalledRowBytes {
-            // Values that the log did not have when it was asked will not be there later.
+            // The log lacked some values when it was searched, so another search would not find them.
             let isPartial = tuple == nil ? false : try whole.isPartialRow()
             add(
                 Row(
@@ -376,7 +384,7 @@ struct RowRecall {
         return whole
     }
 
-    /// Returns the row after an update, with the values that did not change.
+    /// Returns the row after an update, with the values that it left unchanged.
     private func complete(
         _ change: borrowing Change, _ plan: Plan, from former: Row?
     ) throws(ByteError) -> [UInt8] {
@@ -445,11 +453,11 @@ struct RowRecall {
 
     // MARK: Asking the log
 
-    /// Remembers the rows that the log returned. The rows are current, because no change has been passed since the
-    /// question.
+    /// Stores the rows that the log returned. They are current, because the loop has delivered no change since the
+    /// request.
     mutating func fill(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         assert(request.rows.count == answers.count, "each row has its answer")
-        // Room for the answers' schemas is made before: later it would cost the rows that were filled in.
+        // Room for schemas is made first: dropping them later would drop the rows stored here.
         if plans.count + answers.count > Limits.maximumCachedRelations { dropAll() }
         for (row, answer) in zip(request.rows, answers) where follows(row.id.table) {
             switch answer {
@@ -463,8 +471,8 @@ struct RowRecall {
         }
     }
 
-    /// Adds unknown rows of which the part's next changes contain only the key. False if the request must not take more
-    /// rows.
+    /// Adds to the request those rows that the part's next changes need and the memory lacks. Returns false if the
+    /// request must not grow any more.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into request: inout RecallRequest, _ relations: (UInt64) -> Relation?
@@ -474,8 +482,8 @@ struct RowRecall {
             guard let relation = relations(change.relation) else { return false }
             guard follows(relation.oid) else { continue }
             let plan = plan(change.relation, relation)
-            // If rows are identified differently, or all are removed, the present answers say nothing about later
-            // changes.
+            // If the table's rows are identified by other columns, or are truncated, the answers would not apply to
+            // later changes.
             guard let columns = plan.columns, let known = names[relation.oid] else { continue }
             guard known == plan.names, change.operation != .truncate else { return false }
             try collect(change, columns, relation, into: &request)
@@ -487,7 +495,7 @@ struct RowRecall {
         _ change: borrowing Change, _ columns: RowColumns, _ relation: Relation, into request: inout RecallRequest
     ) throws(ByteError) {
         let former = try formerID(of: change, columns)
-        // Later changes of the same row will be known by then.
+        // Later changes of the same row will find it in the memory.
         let isFirst = former.map { request.touched.insert($0).inserted } ?? false
         if let new = change.new, let id = try columns.id(of: new) { request.touched.insert(id) }
         assert(former.map { $0.table == relation.oid } ?? true, "a row is of its own table")
@@ -497,12 +505,12 @@ struct RowRecall {
         request.rows.append(RecallRequest.Row(id: former, relation: change.relation, key: key.bytes.copied()))
     }
 
-    /// True if the hub must look for the row that a change names.
+    /// True if the hub must search the log for the row that a change identifies.
     private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
         let row = find(former)
         guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
         if change.operation == .update, change.oldImage != .full, departing[former.table] != nil { return true }
-        // A client that sees the new row is perhaps not allowed to know the old row's key.
+        // A client that sees the new row may not be allowed to know the key of the old one.
         if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
             return true
         }

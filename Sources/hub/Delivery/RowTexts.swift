@@ -2,18 +2,18 @@ import Bytes
 import Catalog
 import Change
 
-/// Texts of a change's columns, for questions to PostgreSQL and for keys of memberships.
+/// Reader of a change's column texts, for questions to PostgreSQL and for membership keys.
 enum RowTexts {
     enum Image {
         case new
         case old
     }
 
-    /// Column whose text is wanted, of exactly this type.
+    /// Column whose text is read; its type must match exactly.
     struct Wanted {
         let name: String
         let typeOID: UInt32
-        /// True if the value is read. For other columns, any value will do if the image lacks them.
+        /// True if the text must be known. For other columns, nil stands in if the image lacks the value.
         let isNeeded: Bool
 
         init(_ column: CatalogColumn, isNeeded: Bool = true) {
@@ -23,8 +23,7 @@ enum RowTexts {
         }
     }
 
-    /// Returns the texts in the order of the columns, with nil for NULL. Returns nil if the image lacks a needed
-    /// column.
+    /// Returns the texts of the columns in order, with nil for NULL. Returns nil if the image lacks a needed one.
     static func texts(
         of columns: [Wanted], in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> [String?]? {
@@ -40,6 +39,7 @@ enum RowTexts {
         return texts
     }
 
+    /// Returns the text of one column in an image; `absent` if the image lacks it.
     static func value(
         of column: Wanted, in change: borrowing Change, _ relation: Relation, _ image: Image
     ) throws(ByteError) -> ColumnText {
@@ -49,13 +49,13 @@ enum RowTexts {
             let value = try value(at: index, of: new)
             if case .absent = value {} else { return value }
         }
-        // A key that stays the same is sent only once.
+        // PostgreSQL sends an unchanged key only in the new image.
         if image == .old, change.operation == .update, change.oldImage == .none, relation.columns[index].isIdentity,
             let new = change.new
         {
             return try value(at: index, of: new)
         }
-        // A large value that did not change is in the old image, if the old image has the column at all.
+        // PostgreSQL leaves a large unchanged value out of the new image. The old image may have it.
         guard let old = change.old, change.oldImage == .full || relation.columns[index].isIdentity else {
             return .absent
         }

@@ -3,42 +3,44 @@ import Catalog
 import Change
 import Messages
 
-/// Schemas of the log's rows, compared with the tables that the catalog knows.
+/// Schemas of the log's rows, with their relation to the tables in the catalog.
 struct SchemaRegistry {
     private struct Declaration {
         let table: CatalogTable
         let number: UInt64
     }
 
-    /// Schemas as the log stores them.
+    /// Schemas as the log stores them, by fingerprint.
     private var stored: [UInt64: Relation] = [:]
-    /// Relations with the present names of their columns.
+    /// Schemas with the current names of their columns, by fingerprint.
     private var relations: [UInt64: Relation] = [:]
     private var identities: [UInt64: ColumnIdentities] = [:]
-    /// Catalog snapshot by which policies are judged.
+    /// Snapshot whose policies apply on the loop.
     private var catalog: CatalogSnapshot?
+    /// Ranges of WAL positions within which names and labels have one meaning.
     private var eras = DefinitionEras([])
+    /// Number of the range that contains the current transaction.
     private var era = 0
-    /// Position of the current transaction; zero if the log's positions are of another history.
+    /// WAL position of the current transaction; zero if the log's positions belong to another history.
     private var moment = LSN.zero
     private var segment: UInt64 = 0
     private var declared: [UInt32: Declaration] = [:]
     private var lastDeclaration: UInt64 = 0
-    /// True if a table was declared in place of another. Bindings to the former table receive nothing.
+    /// True if a declaration replaced an earlier one of the same table. Bindings to the earlier one receive nothing.
     private var hasReplaced = false
-    /// Tables, as the catalog has them, whose partitions keep less of old rows than the schemas of their changes say.
+    /// Tables whose partitions log less of old rows than the schemas of their changes state.
     private var mixed: [UInt32: CatalogTable] = [:]
-    /// Schemas of tables in `mixed`, with only the identity that their old images are sure to have.
+    /// Schemas of the tables in `mixed`, reduced to the identity that their old images surely have.
     private var doubted: [UInt64: Relation] = [:]
-    /// Columns of schemas known to the router that have other types now.
+    /// Columns, by schema, whose stored type differs from the current type.
     private var foreign: [UInt64: ForeignColumns] = [:]
     /// Schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
-    /// Layouts of the schemas whose rows are messages to topics.
+    /// Layouts of schemas whose rows are messages to topics.
     private(set) var messages = MessageLayouts()
 
-    /// Enters a segment, and forgets the schemas of older ones: each segment has all schemas that it needs. True if
-    /// schemas were forgotten, so that other readers of schemas must be told of them again.
+    /// Enters a segment and forgets the schemas of the previous one: each segment contains all schemas that it needs.
+    /// Returns true if the segment is another one; the caller then forgets what it derived from schemas.
     mutating func enter(segment: UInt64) -> Bool {
         guard segment != self.segment else { return false }
         self.segment = segment
@@ -68,7 +70,7 @@ struct SchemaRegistry {
         doubted[fingerprint] = mixed[relation.oid]?.surelyOld(named.relation)
     }
 
-    /// Returns a stored schema as it must be read at the current transaction.
+    /// Returns a stored schema with the column names that apply to the current transaction.
     func read(_ relation: Relation, _ fingerprint: UInt64) -> (relation: Relation, identities: ColumnIdentities?) {
         guard let table = table(relation.oid) else { return (relation, nil) }
         let identities = ColumnIdentities(of: relation, in: table, at: moment)
@@ -77,7 +79,7 @@ struct SchemaRegistry {
 
     private func table(_ oid: UInt32) -> CatalogTable? { declared[oid]?.table ?? catalog?.related(oid) }
 
-    /// Begins a transaction. True if names or labels have another meaning than in the one before.
+    /// Begins a transaction. Returns true if names or labels mean something else than in the previous transaction.
     mutating func begin(at lsn: LSN, isOfThisHistory: Bool) -> Bool {
         moment = isOfThisHistory ? lsn : .zero
         let now = eras.number(at: moment)
@@ -92,19 +94,19 @@ struct SchemaRegistry {
         for (fingerprint, relation) in stored { restate(fingerprint, relation) }
     }
 
-    /// Returns the definitions for reading earlier rows of the tables, by their meaning at the current transaction.
+    /// Returns the definitions with which to read earlier rows of the tables, as they apply to the current transaction.
     func lookback(_ tables: some Sequence<UInt32>) -> RecallRequest.Reading {
         let known = Dictionary(tables.compactMap { table in self.table(table).map { (table, $0) } }) { first, _ in first
         }
         return RecallRequest.Reading(tables: known, moment: moment)
     }
 
-    /// True if the table's rows at the current transaction may differ from the log's earlier versions of them.
+    /// True if rows of the table may have changed before the current transaction without an entry in the log.
     func isBroken(_ oid: UInt32) -> Bool { !(table(oid)?.publishedSince.isBehind(moment) ?? true) }
 
     func relation(_ fingerprint: UInt64) -> Relation? { doubted[fingerprint] ?? relations[fingerprint] }
 
-    /// Returns the schema of a change, which the log has before it.
+    /// Returns the schema of a change. The log must contain it before the change.
     func relation(of fingerprint: UInt64) throws(ByteError) -> Relation {
         guard let relation = relation(fingerprint) else {
             throw ByteError(expected: "the schema of each change before it", offset: 0)
@@ -112,7 +114,7 @@ struct SchemaRegistry {
         return relation
     }
 
-    /// Returns the given tables that have rows in a part of a transaction.
+    /// Returns those of the given tables that have changes in a part of a transaction.
     func tables(of payload: RawSpan, among tables: Set<UInt32>) throws(ByteError) -> Set<UInt32> {
         if tables.isEmpty { return [] }
         var found: Set<UInt32> = []
@@ -125,18 +127,17 @@ struct SchemaRegistry {
         return found
     }
 
-    /// Schemas whose changes contain less of their old rows than they claim.
+    /// Schemas whose changes contain less of old rows than they state.
     var doubtedSchemas: [UInt64] { doubted.isEmpty ? [] : doubted.keys.sorted() }
 
-    /// True if changes of the schema can be judged. False if the catalog must be read again first. This happens once
-    /// for each schema and snapshot, because a row that is older than the catalog stays different.
+    /// Returns true if changes of the schema can be matched. Returns false once for each schema and snapshot that
+    /// differ: the caller must then read the catalog again.
     mutating func isReady(
         _ fingerprint: UInt64, _ relation: Relation, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) -> Bool {
-        // The table must be the one by which holders are judged: a newer snapshot may exist that the loop has not heard
-        // of.
+        // The loop's own snapshot comes first: `snapshot` may be newer than the one that the loop has received.
         let table = table(relation.oid) ?? snapshot?.table(relation.oid) ?? snapshot?.followed(relation.oid)
-        // Messages have a publication of their own, so it is normal that the clients' publication lacks their table.
+        // Messages have their own publication, so the clients' publication normally lacks their table.
         let isKnown = table.map { $0.has(relation) } ?? (messages.layout(of: fingerprint) != nil)
         guard isKnown || asked.contains(fingerprint) else {
             asked.insert(fingerprint)
@@ -155,22 +156,21 @@ struct SchemaRegistry {
         return true
     }
 
-    /// Returns the indices of columns whose stored values may have another meaning than they seem to have.
+    /// Returns the indices of columns whose stored values may have had another meaning.
     func unsure(_ relation: Relation) -> Set<Int> {
         table(relation.oid)?.unsure(relation, at: moment) ?? []
     }
 
-    /// Returns the columns of a schema that must be converted before anybody reads them; nil if there are none.
+    /// Returns the columns of a schema whose values must be converted before use; nil if there are none.
     func foreignColumns(_ fingerprint: UInt64) -> ForeignColumns? { foreign.isEmpty ? nil : foreign[fingerprint] }
 
-    /// True if the log has the rows of the table as they are.
+    /// True if the log contains whole current rows of the table.
     func isRecallable(_ table: UInt32) -> Bool { declared[table]?.table.isRecallable ?? false }
 
-    /// True if bindings to the table rely on whole old rows.
+    /// True if clients of the table were promised whole old rows.
     func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
 
-    /// Declares a table. Returns the declaration's number, by which `holds` checks that the index still has the
-    /// declaration.
+    /// Declares a table in the indexes. Returns the declaration's number, by which `holds` recognizes it.
     mutating func declare(_ table: CatalogTable, _ router: inout ChangeRouter) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
@@ -186,9 +186,10 @@ struct SchemaRegistry {
         return lastDeclaration
     }
 
-    /// True if a binding to the table exists or has existed.
+    /// True if some binding is or was on the table.
     func isDeclared(_ table: UInt32) -> Bool { declared[table] != nil }
 
+    /// True if the table's current declaration has this number.
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
         declared[table.oid]?.number == declaration
     }
@@ -217,8 +218,7 @@ struct SchemaRegistry {
 }
 
 extension CatalogTable {
-    /// Returns the indices of columns whose values may have another meaning, in rows that were committed at this
-    /// position.
+    /// Returns the indices of columns whose values may have had another meaning in rows committed at this position.
     func unsure(_ relation: Relation, at moment: LSN) -> Set<Int> {
         Set(
             relation.columns.indices.filter { place in
@@ -227,7 +227,7 @@ extension CatalogTable {
             })
     }
 
-    /// True if remembered rows of the table may have changed their meaning.
+    /// True if remembered rows of the table may have to be read differently than before.
     fileprivate func isReadOtherwise(than before: CatalogTable?) -> Bool {
         guard let before, before !== self else { return false }
         return turningPoints != before.turningPoints || columns.map(\.name) != before.columns.map(\.name)
@@ -235,12 +235,12 @@ extension CatalogTable {
 }
 
 extension CatalogTable {
-    /// True if rows of the schema are rows of the table as it is: each column matches by name and type.
+    /// True if the table still has each column of the schema, with the same name and type.
     func has(_ relation: Relation) -> Bool {
         relation.schema == schema && relation.name == name && relation.columns.allSatisfy(has)
     }
 
-    /// Returns the schema with the identity that old images are sure to have, in whichever partition the row was.
+    /// Returns the schema with the identity that old images surely have, whichever partition the row was in.
     func surelyOld(_ relation: Relation) -> Relation {
         var sure = relation
         let keepsKey = identity == .primaryKey
@@ -256,8 +256,7 @@ extension CatalogTable {
         slot(named: column.name).map { columns[$0].isSame(as: column) } ?? false
     }
 
-    /// Returns the indices of columns that the table does not have now, by name and type. A value of another type says
-    /// nothing about the present column.
+    /// Returns the indices of columns that the table does not have now with the same name and type.
     func foreignColumns(of relation: Relation) -> Set<Int> {
         Set(relation.columns.indices.filter { !has(relation.columns[$0]) })
     }

@@ -6,31 +6,34 @@ import Judging
 import Matching
 import Policy
 
-/// Checks of the hub's own decisions against the rows that the tables show.
+/// Checks of the hub's policy decisions against the rows that PostgreSQL shows.
 ///
-/// A table shows a row as it is now, and not as it was when the hub decided. So an answer counts against a decision
-/// only under two conditions. The log must have come as far as the table had when it answered, without another change
-/// of that row. And the hub would still decide in the same way.
+/// PostgreSQL shows a row as it is now, and not as it was when the hub decided. So an answer contradicts a decision
+/// only under two conditions. The log must have reached the position of the answer without another change of the row.
+/// And the hub must still decide in the same way.
 struct SecondOpinions {
-    /// Decision that the table was asked about.
+    /// Decision of the hub that is being checked.
     struct Opinion {
         let policy: UInt32
-        /// Identity of the policy that had the number `policy` then.
+        /// Identity of the policy when the hub decided. `policy` is only its number, which a later policy may reuse.
         let judged: UInt64
+        /// True if the hub decided that the holder sees the row.
         let expected: Bool
-        /// Identity of the row; `fingerprint` and `row` are its schema and image in the change.
+        /// Identity of the row.
         let id: RowID
+        /// Fingerprint of the row's schema in the change.
         let fingerprint: UInt64
+        /// Image of the row in the change.
         let row: [UInt8]
-        /// Position that the table had reached when it contradicted the decision; nil if there is no contradiction.
+        /// WAL position at which PostgreSQL contradicted the decision; nil if it has not.
         fileprivate(set) var contradictedAt: LSN?
     }
 
-    /// Rows of one table that were asked about. The list is short, so a linear search is enough.
+    /// Rows of one table that are being checked. There are few, so a linear search is enough.
     private struct Watched {
         let table: UInt32
         let key: [String]
-        /// Columns of the key in the schema of the change passed last; nil if that schema lacks one.
+        /// Key columns in the schema of the last change; nil if that schema lacks one.
         var columns: RowColumns?
         var fingerprint: UInt64 = 0
         var rows: [(hash: UInt64, ticket: UInt64)] = []
@@ -40,18 +43,20 @@ struct SecondOpinions {
     private var watched: [Watched] = []
     private var contradicted: Set<UInt64> = []
     private var last: UInt64 = 0
-    /// Policies on which PostgreSQL decided differently from the hub, since the last `takeConfirmed`.
+    /// Policies whose contradiction was confirmed since the last `takeConfirmed`.
     private var confirmed: [UInt32] = []
     private let samples: Counter
 
-    /// - Parameter samples: counts the answers.
+    /// Creates an empty set of checks.
+    ///
+    /// - Parameter samples: counter of the answers.
     init(_ samples: Counter) { self.samples = samples }
 
     var isEmpty: Bool { watched.isEmpty }
     var isFull: Bool { open.count >= Limits.maximumSecondOpinions }
 
-    /// Adds a decision, and returns the ticket for the question to the table. `key` contains the columns of its primary
-    /// key.
+    /// Adds a decision and returns the ticket for the question to PostgreSQL. `key` names the columns of the table's
+    /// primary key.
     mutating func add(_ opinion: Opinion, key: [String]) -> UInt64 {
         let table = opinion.id.table
         if let place = place(of: table), watched[place].key != key { forget(at: place) }
@@ -68,7 +73,7 @@ struct SecondOpinions {
         return nil
     }
 
-    /// Passes over a change. Earlier questions about the same row become worthless and are dropped.
+    /// Drops open checks of the row that a change changes, because their answers no longer apply.
     mutating func pass(_ change: borrowing Change, _ relation: Relation) throws(ByteError) {
         guard let place = place(of: relation.oid) else { return }
         if watched[place].fingerprint != change.relation {
@@ -98,7 +103,7 @@ struct SecondOpinions {
         if watched[place].rows.isEmpty { watched.remove(at: place) }
     }
 
-    /// Takes the table's answer; nil if the table could not be asked.
+    /// Accepts PostgreSQL's answer; nil if PostgreSQL could not be asked.
     mutating func take(_ ticket: UInt64, _ seen: SeenInTable?) {
         guard let opinion = open[ticket] else { return }
         guard let seen else { return close(ticket) }
@@ -108,7 +113,7 @@ struct SecondOpinions {
         contradicted.insert(ticket)
     }
 
-    /// Removes and returns the contradictions that the log has reached at this position without a change of their row.
+    /// Removes and returns the contradictions whose position the log has now reached without a change of their row.
     mutating func takeRipe(at position: LSN) -> [Opinion] {
         if contradicted.isEmpty { return [] }
         var ripe: [Opinion] = []
@@ -120,7 +125,7 @@ struct SecondOpinions {
         return ripe
     }
 
-    /// Forgets all decisions, because changes were skipped unseen.
+    /// Drops all checks, because the loop did not see some changes.
     mutating func forgetAll() {
         if isEmpty { return }
         open.removeAll()
@@ -130,7 +135,7 @@ struct SecondOpinions {
 }
 
 extension SecondOpinions {
-    /// Asks the table whether one holder sees the row of the change.
+    /// Asks PostgreSQL if a holder sees the row of the change, to check the hub's own decision.
     mutating func sample(
         _ change: borrowing Change, _ relation: Relation, _ bindings: inout PlacedBindings,
         _ asked: inout AskedQuestions
@@ -153,19 +158,19 @@ extension SecondOpinions {
         asked.add(sight, ticket)
     }
 
-    /// Returns the hub's decision; nil if PostgreSQL has to decide.
+    /// Returns the hub's decision on the change; nil if the hub cannot decide alone.
     private static func decision(
         _ entry: PolicyEntry, _ change: borrowing Change, _ index: inout PredicateIndex
     ) throws(ByteError) -> Bool? {
         switch try index.verdict(of: entry.predicate, on: change) {
         case .yes: true
         case .no, .unknown, .notYes: false
-        // PostgreSQL may find another order of evaluation, in which nothing fails.
+        // PostgreSQL may evaluate the terms in another order, in which none fails.
         case .failed, .ask: nil
         }
     }
 
-    /// Confirms contradictions, because the log has come to a transaction at this position.
+    /// Confirms contradictions that the log has reached at this position, if the hub still decides in the same way.
     mutating func confirm(at position: LSN, _ bindings: inout PlacedBindings) throws(ByteError) {
         for opinion in takeRipe(at: position) {
             guard let entry = bindings.policies.entries[opinion.policy], entry.judged.identity == opinion.judged else {
@@ -180,7 +185,7 @@ extension SecondOpinions {
         }
     }
 
-    /// Removes and returns the policies that PostgreSQL contradicts.
+    /// Removes and returns the policies with a confirmed contradiction.
     mutating func takeConfirmed() -> [UInt32] {
         defer { confirmed = [] }
         return confirmed

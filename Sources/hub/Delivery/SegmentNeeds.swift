@@ -4,16 +4,16 @@ import Change
 import EventLog
 import Policy
 
-/// Needs of the bindings in one pipeline, by which the pipeline skips segments that contain nothing for them.
+/// Segments of the log that the bindings of one pipeline need, so that the pipeline can skip the others.
 ///
-/// A segment lists its tables, and hashes of the primary keys of its rows; different keys can have the same hash. So a
-/// segment is useless if every binding wants other tables, or single rows whose key hashes the segment lacks.
+/// A segment lists its tables and hashes of its rows' primary keys; different keys can have the same hash. A segment is
+/// useless if every binding needs other tables, or single rows whose key hashes the segment lacks.
 struct SegmentNeeds {
     /// Need of one binding.
     private enum Need {
-        /// All changes of the table may be for the binding.
+        /// Any change of the table.
         case table
-        /// Only rows in which this column, which is the primary key, has one of the values.
+        /// Only changes of rows whose primary key, this column, has one of the values.
         case rows(CatalogColumn, [[UInt8]])
     }
 
@@ -22,12 +22,12 @@ struct SegmentNeeds {
         case rows(CatalogColumn, Set<[UInt8]>)
     }
 
-    /// Maximum number of single rows of a table. To look for more, one by one, is more work than to read the segment.
+    /// Maximum number of single rows of a table. Looking for more rows would take longer than reading the segment.
     private static let maximumRows = 4096
 
-    /// Needs by member, each with its table.
+    /// Needs by member number, each with its table.
     private var needs: [UInt32: (table: UInt32, Need)] = [:]
-    /// Needs of all members together; nil if they must be gathered again.
+    /// Needs of all members together, by table; nil if they must be computed again.
     private var wanted: [UInt32: Wanted]?
 
     mutating func add(_ member: UInt32, _ table: CatalogTable, _ predicate: Predicate) {
@@ -45,7 +45,7 @@ struct SegmentNeeds {
 
     private static func rows(_ table: CatalogTable, _ keys: [EqualityKey]) -> Need? {
         guard table.primaryKey.count == 1, let slot = table.primaryKey.first,
-            // Equal values have one text each, which is the text that is hashed.
+            // Equal values must have equal texts, because the segment lists hashes of texts.
             keys.allSatisfy({ $0.slot == slot && $0.part == .whole && $0.form == .asIs })
         else { return nil }
         return .rows(table.columns[slot], keys.map(\.bytes))
@@ -66,9 +66,10 @@ struct SegmentNeeds {
         return all
     }
 
-    /// True if nobody wants anything of the segment. Contents that are not known count as wanted.
+    /// True if no binding needs anything in the segment. If the contents are not known, returns false.
     mutating func isUseless(_ segment: SealedSegment) -> Bool {
-        // Gaps and catalog marks concern everybody, and so may kinds of entries that this program does not know.
+        // Gaps and catalog marks concern every client. Kinds of entries that this program does not know may also
+        // concern them.
         guard segment.kinds.hasOnly(.transaction, .relation, .progress, .presence, .ledger),
             !segment.mayContain(MessageTable.key)
         else { return false }
@@ -85,7 +86,7 @@ struct SegmentNeeds {
     private static func lacks(
         _ segment: SealedSegment, _ values: Set<[UInt8]>, of column: CatalogColumn, _ relation: Relation
     ) -> Bool {
-        // The table may have had another key when the segment was written, or a key of another type.
+        // When the segment was written, the table may have had another key or a key of another type.
         let key = relation.keyColumns
         guard key.count == 1, column.isSame(as: relation.columns[key[0]]) else { return false }
         let table = RowKey.table(schema: relation.schema, name: relation.name)

@@ -1,6 +1,5 @@
-/// Changes sent since the last `removeAll`, and their recipients, where deliveries are recorded. Noting a delivery
-/// appends to an array that keeps its capacity. A loop takes the record at the end of its turn, which limits the number
-/// of deliveries.
+/// Record of sent changes and their recipients, since the last `removeAll`, for channels with a seat. The loop takes
+/// the record at the end of each turn, which limits its size. The arrays keep their capacity.
 struct SentChanges {
     private(set) var seats: [UInt32] = []
     private(set) var changes: [(offset: UInt64, count: Int)] = []
@@ -22,7 +21,7 @@ struct SentChanges {
 }
 
 extension SentChanges {
-    /// Calls `visit` with each recorded change and the seats of its recipients, and forgets them.
+    /// Calls `visit` with each recorded change and the seats of its recipients, then forgets the record.
     mutating func take(_ visit: (_ offset: UInt64, _ seats: Span<UInt32>) -> Void) {
         var next = 0
         for (offset, count) in changes {

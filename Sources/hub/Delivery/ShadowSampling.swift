@@ -1,12 +1,12 @@
 import Bytes
 import Diagnostics
 
-/// Choice of decisions that are checked against the tables themselves: a safety net under all code that reads policies.
+/// Choice of the hub's policy decisions that are checked against PostgreSQL, to find faults in evaluating policies.
 ///
-/// Pairs of a row and a holder are chosen whether the holder got the row or not. So the check also finds rows that are
-/// wrongly withheld. The first changes are checked more closely than later ones.
+/// A choice does not depend on the decision. So the checks also find rows that the hub wrongly withholds. The first
+/// changes are checked more often than later ones.
 public struct ShadowSampling {
-    /// Policies that can be checked this way, by table.
+    /// Numbers of policies that can be checked, by table.
     private var candidates: [UInt32: [UInt32]] = [:]
     private var count: UInt64 = 0
     private var next: UInt64 = 1
@@ -21,7 +21,7 @@ public struct ShadowSampling {
         if candidates[table]?.isEmpty == true { candidates[table] = nil }
     }
 
-    /// True if one pair of the change must be checked.
+    /// Counts a change. Returns true if one decision on the change must be checked.
     mutating func isDue() -> Bool {
         guard !candidates.isEmpty else { return false }
         count += 1
@@ -30,7 +30,7 @@ public struct ShadowSampling {
         return true
     }
 
-    /// Returns a policy of the table. The choice changes with each checked change, and is the same in each run.
+    /// Returns one of the table's policies; nil if there are none. The choice varies, but is the same in each run.
     func choose(_ table: UInt32) -> UInt32? {
         guard let all = candidates[table] else { return nil }
         var hash = KeyHash(seed: count)

@@ -1,15 +1,15 @@
 import Catalog
 import Change
 
-/// Transactions in the snapshot with which a listener began, until the log has passed all of them. The listener already
-/// has them.
+/// Transactions that listeners already have from the snapshot with which they began. An entry is kept until the log has
+/// passed all of its transactions.
 struct SnapshotExclusions {
     private var seen: [UInt32: SeenTransactions] = [:]
 
     mutating func add(_ transactions: SeenTransactions, for listener: UInt32) { seen[listener] = transactions }
     mutating func remove(_ listener: UInt32) { seen[listener] = nil }
 
-    /// Begins a transaction or a part of one, which ends before offset `end`. Listeners that already have the transaction
+    /// Begins a transaction, or a part of one that ends before offset `end`. Listeners that have it from their snapshot
     /// skip it.
     mutating func begin(_ info: TransactionInfo, endingBefore end: UInt64, _ audience: inout Audience) {
         if seen.isEmpty { return }

@@ -1,16 +1,17 @@
 import Change
 import Diagnostics
 
-/// Recorder of each table's deliveries, and of their delay after the commit. The recorder acts once for each part of a
-/// transaction, and keeps its meters, so that no lock is taken.
+/// Recorder of deliveries by table, with their delay since the commit. It records once for each part of a transaction
+/// and keeps references to the meters, so that it takes no lock.
 struct TableDelays {
+    /// Meters of all tables.
     private let meters: TableMeters
     /// Meters by the fingerprints of the tables' schemas.
     private var known: [UInt64: TableMeter] = [:]
     /// Deliveries of the current part.
     private var delivered: [(table: UInt64, meter: TableMeter, count: Int)] = []
-    /// Number of tables looked back for the same one. Changes of a table mostly stand near each other. In a part that
-    /// jumps between many tables, a table may be recorded twice.
+    /// Number of recent tables among which the recorder looks for the same table. If a part changes between many
+    /// tables, a table may be recorded twice.
     private static let lookedBack = 8
 
     init(_ meters: TableMeters) { self.meters = meters }

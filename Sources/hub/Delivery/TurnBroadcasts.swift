@@ -2,18 +2,19 @@ import Bytes
 import Channels
 import Protocol
 
-/// Broadcasts of one loop in one turn, for the other loops: written once, and read in place by each loop.
+/// Broadcasts of one loop in one turn, sent to the other loops. They are written once, and each loop reads them in
+/// place.
 public final class TurnBroadcasts: Sendable {
     public struct Entry: Sendable {
         let form: BroadcastForm
         public let isPrivate: Bool
-        /// Index of the first byte: the sub-topic, then the event, the id and the payload.
+        /// Index of the first byte. The bytes are the topic without prefix, then the event, the id and the payload.
         let start: Int
         let topicBytes: Int
         let eventBytes: Int
         let idBytes: Int
         public let payloadBytes: Int
-        /// Offset in the log, for a message from the database; nil for others.
+        /// Offset of a message from the database in the log; nil for other broadcasts.
         public let offset: UInt64?
     }
 
@@ -27,7 +28,7 @@ public final class TurnBroadcasts: Sendable {
 
     public var byteCount: Int { bytes.count }
 
-    /// Calls `body` with one of the broadcasts.
+    /// Calls `body` with the topic and the content of one broadcast.
     public func read(_ entry: Entry, _ body: (_ topic: RawSpan, _ broadcast: borrowing Broadcast) -> Void) {
         let bytes = bytes
         let all = bytes.rawBytes
@@ -43,7 +44,7 @@ public final class TurnBroadcasts: Sendable {
     }
 }
 
-/// Collector of a turn's broadcasts.
+/// Collector of one turn's broadcasts.
 public struct BroadcastGathering: ~Copyable {
     private var bytes: [UInt8] = []
     private var entries: [TurnBroadcasts.Entry] = []

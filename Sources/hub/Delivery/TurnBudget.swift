@@ -1,13 +1,14 @@
 import Diagnostics
 
-/// Limits of one turn of a loop, after which the loop serves its sockets.
+/// Work that one turn of a loop may do before the loop serves its sockets.
 struct TurnBudget {
     private var bytes = Limits.turnLogBytes
     private var deliveries = Limits.turnDeliveries
-    /// Time at which the first token expires, in Unix seconds.
+    /// Unix time in seconds at which the first token of a channel expires.
     private let expiry: Int64
 
-    /// Creates the budget of a turn. A catch-up (`sharing`) leaves most of the time to clients at the log's end.
+    /// Creates the budget of a turn. If `sharing` is true, for a catch-up, it is smaller, to leave time for clients at
+    /// the log's end.
     init(until expiry: Int64, sharing: Bool) {
         self.expiry = expiry
         guard sharing else { return }
@@ -15,7 +16,7 @@ struct TurnBudget {
         deliveries /= Limits.catchUpShare
     }
 
-    /// True if the tokens of all channels are still valid.
+    /// True if the tokens of all channels are still valid at `now`, in Unix seconds.
     func isBeforeExpiry(_ now: Int64) -> Bool { now < expiry }
 
     func isLeft(on sink: any FrameSink) -> Bool {

@@ -4,15 +4,15 @@ import Change
 import Net
 import Protocol
 
-/// Columns of a table that are shown, or the reason why none are.
+/// Key of a view: columns of a table and the shape in which rows are shown.
 struct ViewKey: Hashable {
     enum Shape: Hashable {
         case rows
-        /// Old rows are shown with no more than their keys.
+        /// Old rows are reduced to their keys.
         case masked
-        /// Old rows are not shown at all.
+        /// Old rows are omitted.
         case hidden
-        /// Deleted rows are shown with no more than their keys.
+        /// Deleted rows are reduced to their keys.
         case maskedDeletes
         /// Updates are shown as deletes of the old row.
         case departures
@@ -49,30 +49,32 @@ struct ViewKey: Hashable {
     }
 }
 
-/// Part of a table that some members see. The view holds the body of the current change, once that was needed.
+/// View of a table, which some members share. It keeps the body of the current change once that has been written.
 struct View {
     let key: ViewKey
     var users: UInt32 = 1
-    /// Prepared views, by the fingerprint of the rows' schema.
+    /// Views for each schema of the rows, by fingerprint.
     private var prepared: [UInt64: ChangeView] = [:]
-    /// Number of the change whose body is in `body`, a range in the loop's writer.
+    /// Number of the change to which `body` belongs.
     fileprivate(set) var change: UInt64 = 0
+    /// Range of the body in the loop's writer.
     fileprivate(set) var body = 0..<0
-    /// Number that tells this body from all others.
+    /// Unique number of the body.
     fileprivate(set) var bodyNumber: UInt64 = 0
-    /// Body in the form in which the loop shares it, if the body is large enough.
+    /// Body as the loop shares it between connections; nil if the body is too small for that.
     fileprivate(set) var bodyPiece: Piece?
-    /// Views of the same columns in other shapes, once they were needed. This view's release also releases those.
+    /// Index of the view of the same columns without old rows; nil until it is needed. It is released with this view.
     fileprivate var masked: UInt32?
+    /// Index of the view of the same columns for departures; nil until it is needed. It is released with this view.
     fileprivate var departed: UInt32?
 
     init(_ key: ViewKey) { self.key = key }
 
-    /// Returns the view on rows of a schema, which is made at the first call.
+    /// Returns the view for rows of a schema. The first call makes it.
     mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
         if let known = prepared[fingerprint] { return known }
         let made = ChangeView(relation, visible: visible(in: relation), past: key.shape.past)
-        // Schemas change seldom; if there are many, most are no longer in use.
+        // Schemas seldom change; if there are many, most are no longer in use.
         if prepared.count >= 8 { prepared = [:] }
         prepared[fingerprint] = made
         return made
@@ -91,7 +93,7 @@ struct View {
 
 /// Views in use on one loop.
 struct ViewTable {
-    /// True if a client that may not see an old row is still told its key, as by the reference server.
+    /// True if a client that may not see an old row still receives its key, as from the reference server.
     private let tellsFormerKeys: Bool
     private(set) var views = Slots<View>()
     private var byKey: [ViewKey: UInt32] = [:]
@@ -126,7 +128,7 @@ struct ViewTable {
     mutating func masked(_ index: UInt32) -> UInt32 {
         if let known = views[index]?.masked { return known }
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }
-        // A client that is refused the row is told nothing of it anyway.
+        // A client that may not read the row receives no values anyway.
         if case .refused = key.shape { return index }
         let shape: ViewKey.Shape = tellsFormerKeys ? .masked : .hidden
         let made = take(ViewKey(table: key.table, delivered: key.delivered, shape: shape))
@@ -135,7 +137,7 @@ struct ViewTable {
         return made
     }
 
-    /// Returns the view of the same columns for members whose view a row leaves.
+    /// Returns the view of the same columns that shows an update as a delete, for members whose view a row leaves.
     mutating func departed(_ index: UInt32) -> UInt32 {
         if let known = views[index]?.departed { return known }
         guard let key = views[index]?.key else { preconditionFailure("a view that is gone") }

@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import EventLog
 
-/// Question about one row, until PostgreSQL has answered all parts of it.
+/// Question to PostgreSQL about one row, about a filter or a policy or both.
 final class PendingQuestion {
     enum Answer {
         case none
@@ -12,14 +12,14 @@ final class PendingQuestion {
     }
 
     private(set) var answer = Answer.none
-    /// Number of parts that have no answer yet: a filter's and a policy's. If one denies, the other need not be waited
-    /// for.
+    /// Number of parts (filter, policy) that PostgreSQL has not answered. If one part is denied, the other is not
+    /// needed.
     private var missing: Int
     private var hasFailedPart = false
-    /// True if a policy's failure counts as a denial. A subscriber that was told of a failure on rows that its filter
-    /// matches would learn about rows that it may not see.
+    /// True if a policy's failure counts as a denial. If a subscriber learned of failures on rows that its filter
+    /// matches, it would learn about rows that it may not see.
     let hidesFailures: Bool
-    /// Listeners whose first waiting delivery may go on when the question is answered.
+    /// Listeners whose first waiting delivery can be sent when the question is answered.
     var listeners: [UInt32] = []
 
     init(parts: Int = 1, hidesFailures: Bool = false) {
@@ -28,13 +28,13 @@ final class PendingQuestion {
         self.hidesFailures = hidesFailures
     }
 
-    /// Records that the policy failed on the row, which PostgreSQL then shows to nobody. With a filter this counts as
-    /// no, as for rows that the filter excludes.
+    /// Records that the policy failed on the row, so that PostgreSQL shows the row to no holder. If `hidesFailures` is
+    /// true, this counts as a denial.
     func fail() { take(hidesFailures ? false : nil) }
 
-    /// Takes the answer to one part; nil if the answer could not be found out.
+    /// Records the answer to one part; nil if PostgreSQL could not decide.
     ///
-    /// A policy's denial holds even if the filter failed: no client is told that a filter failed on a row that the
+    /// A policy's denial holds even if the filter failed: no client learns that a filter failed on a row that the
     /// client may not see.
     func take(_ part: Bool?) {
         guard case .none = answer else { return }
@@ -50,19 +50,21 @@ final class PendingQuestion {
     }
 }
 
-/// Condition that decides if a binding is among those that a delivery is for.
+/// Binding that a delivery is for only if PostgreSQL answers a question as wanted.
 struct DeferredBinding {
     let binding: UInt8
     let question: PendingQuestion
-    /// Answer that fulfils the condition. False is needed for a row that moved out of view: the client is told if the
-    /// client no longer sees the row.
+    /// Answer that is wanted. It is false for a row that may have left the client's view: the client is notified only
+    /// if it no longer sees the row.
     var wanted = true
 }
 
-/// Number of bytes that wait on one loop.
+/// Number of bytes that wait for PostgreSQL's answers on one loop.
 final class WaitingTotal {
     private let held: Gauge
 
+    /// Creates an empty total.
+    ///
     /// - Parameter held: gauge that all loops share.
     init(_ held: Gauge) { self.held = held }
 
@@ -71,7 +73,7 @@ final class WaitingTotal {
     }
 }
 
-/// Body that one or many deliveries wait with. Its bytes count for as long as a delivery holds it.
+/// Body of a change that waiting deliveries share. Its bytes are counted while some delivery holds it.
 final class WaitingBody {
     let bytes: [UInt8]
     private let total: WaitingTotal
@@ -85,23 +87,23 @@ final class WaitingBody {
     deinit { total.bytes -= bytes.count }
 }
 
-/// Body of a change in one view.
+/// Body of a change in one view, for deliveries that wait.
 struct SeenBody {
-    /// Body that all deliveries of this change with the same view share.
+    /// Body that all waiting deliveries of this change with the same view share.
     let body: WaitingBody
     let view: UInt32
 }
 
-/// Delivery that waits for an answer, or behind another that does.
+/// Delivery that waits for PostgreSQL's answers, or for an earlier delivery to the same channel.
 struct WaitingDelivery {
     let seen: SeenBody
-    /// Question whether the old row may be seen, and the body that is sent if not; nil if nothing is asked about the
-    /// old row.
+    /// Question whether the client may see the old row, and the body to send if it may not; nil if there is no such
+    /// question.
     let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
     let bindings: BindingSet
     let provisos: [DeferredBinding]
-    /// Position of a channel that has received the delivery.
+    /// Position of the channel once it has received the delivery.
     let position: EventLogPosition
 
     var isAnswered: Bool {
@@ -110,15 +112,15 @@ struct WaitingDelivery {
         return true
     }
 
-    /// Bindings that the delivery may be for.
+    /// Bindings that the delivery may be for, depending on answers.
     var asked: BindingSet { provisos.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
 
     var byteCount: Int {
         seen.body.bytes.count + (past?.masked.body.bytes.count ?? 0) + Limits.waitingDeliveryBytes
     }
 
-    /// Returns the bindings that the delivery is for. `isUncertain` is true if that could not be found out for some
-    /// bindings.
+    /// Returns the bindings that the delivery is for. `isUncertain` is true if PostgreSQL could not decide on some
+    /// binding.
     func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
         precondition(isAnswered, "a delivery goes out when all that it depends on is known")
         var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
@@ -134,7 +136,8 @@ struct WaitingDelivery {
         return (bindings & ~refused | self.bindings, isUncertain)
     }
 
-    /// Body that is sent: with any doubt about the old row, one that shows only its keys.
+    /// Body to send. If it is not certain that the client may see the old row, the old row is omitted or reduced to its
+    /// keys.
     var shown: SeenBody {
         guard let past else { return seen }
         if case .given(true) = past.question.answer { return seen }
@@ -143,7 +146,7 @@ struct WaitingDelivery {
     }
 }
 
-/// Deliveries that wait for one channel, in order.
+/// Waiting deliveries of one channel, in order.
 struct WaitingQueue {
     var deliveries: [WaitingDelivery] = []
     private var first = 0
@@ -159,7 +162,7 @@ struct WaitingQueue {
         bytes += delivery.byteCount
     }
 
-    /// Removes and returns the next delivery, if all its questions are answered.
+    /// Removes and returns the next delivery, if PostgreSQL has answered all its questions.
     mutating func popAnswered() -> WaitingDelivery? {
         guard first < deliveries.count, deliveries[first].isAnswered else { return nil }
         let delivery = deliveries[first]

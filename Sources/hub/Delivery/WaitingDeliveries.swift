@@ -1,30 +1,32 @@
 import Diagnostics
 import EventLog
 
-/// Deliveries of one router that wait for PostgreSQL's answers, by listener, and the room that they take.
+/// Deliveries of one router that wait for PostgreSQL's answers, by listener, and the memory that they use.
 struct WaitingDeliveries {
     private var queues: [UInt32: WaitingQueue] = [:]
     private let total: WaitingTotal
     /// Bodies of the current change that waiting deliveries hold, by view.
     private var bodies: [UInt32: WaitingBody] = [:]
-    /// Listeners for which much data waits.
+    /// Listeners with so many waiting bytes that a catch-up should stop reading.
     private var burdened: Set<UInt32> = []
-    /// Time at which too much data began to wait; nil if that is not so.
+    /// Monotonic time in nanoseconds at which too many bytes began to wait; nil if there are not too many.
     private var crowdedSince: UInt64?
-    /// Number of deliveries that ever had to wait.
+    /// Number of deliveries that had to wait, in total.
     private(set) var everHeld = 0
 
+    /// Creates a table without deliveries.
+    ///
     /// - Parameter held: gauge of the waiting bytes, which all loops share.
     init(_ held: Gauge) { total = WaitingTotal(held) }
 
     var isEmpty: Bool { queues.isEmpty }
 
-    /// Begins another change, whose bodies differ.
+    /// Begins another change, whose bodies are different.
     mutating func beginChange() {
         if !bodies.isEmpty { bodies = [:] }
     }
 
-    /// Returns the body of the current change in a view, which `copy` makes if nothing waits with it yet.
+    /// Returns the body of the current change in a view. Calls `copy` if no waiting delivery has it yet.
     mutating func body(_ view: UInt32, copy: () -> [UInt8]) -> WaitingBody {
         if let known = bodies[view] { return known }
         let made = WaitingBody(copy(), total)
@@ -32,7 +34,7 @@ struct WaitingDeliveries {
         return made
     }
 
-    /// Adds a delivery behind the listener's others. Returns false if too much waits now.
+    /// Adds a delivery after the listener's others. Returns false if more waits now than the limits allow.
     mutating func add(_ delivery: WaitingDelivery, for listener: UInt32) -> Bool {
         queues[listener, default: WaitingQueue()].append(delivery)
         total.bytes += Limits.waitingDeliveryBytes
@@ -42,7 +44,7 @@ struct WaitingDeliveries {
         return bytes <= Limits.maximumWaitingDeliveryBytes && total.bytes <= Limits.maximumWaitingTotalBytes
     }
 
-    /// Removes and returns the listener's next delivery, if all its questions are answered.
+    /// Removes and returns the listener's next delivery, if PostgreSQL has answered all its questions.
     mutating func takeAnswered(_ listener: UInt32) -> WaitingDelivery? {
         guard let delivery = queues[listener]?.popAnswered() else { return nil }
         total.bytes -= Limits.waitingDeliveryBytes
@@ -50,7 +52,8 @@ struct WaitingDeliveries {
         return delivery
     }
 
-    /// Ends the taking of answered deliveries. Returns true if the listener waited until now and has no delivery left.
+    /// Updates the listener's state after answered deliveries were removed. Returns true if none of its deliveries is
+    /// left.
     mutating func settle(_ listener: UInt32) -> Bool {
         guard let queue = queues[listener] else { return false }
         if queue.bytes <= Limits.maximumWaitingDeliveryBytes / 4 { burdened.remove(listener) }
@@ -58,7 +61,7 @@ struct WaitingDeliveries {
         return queue.isEmpty
     }
 
-    /// Drops the listener's deliveries. True if there were any.
+    /// Drops the listener's deliveries. Returns true if there were any.
     mutating func drop(_ listener: UInt32) -> Bool {
         guard let queue = queues.removeValue(forKey: listener) else { return false }
         burdened.remove(listener)
@@ -66,11 +69,11 @@ struct WaitingDeliveries {
         return true
     }
 
-    /// True if so much waits for answers that a follower which need not keep up with the log should wait.
+    /// True if so many deliveries wait for answers that a catch-up should stop reading.
     var isBurdened: Bool { !burdened.isEmpty || total.bytes > Limits.maximumWaitingTotalBytes / 4 }
 
-    /// True if so much waits that reading the log should wait too. This is limited in time, and does not recur before
-    /// most of the data has gone out.
+    /// True if so many deliveries wait that any follower should stop reading. This ends after a limited time, and
+    /// begins again only after most of the waiting bytes have been sent.
     mutating func isCrowded(_ now: UInt64) -> Bool {
         if total.bytes <= Limits.maximumWaitingTotalBytes / 4 {
             crowdedSince = nil

@@ -1,13 +1,12 @@
 import Bytes
 import Change
 
-/// Data found about a change's row besides its images. Few changes need a completion, and the others should not pay for
-/// it, so this is a separate object.
+/// Data found about a change's row besides the change's own images. Few changes have one, so it is a separate object.
 final class Completion {
-    /// Change with its whole row, on which all members are judged.
+    /// Change with its whole row, by which it is matched; nil if the change itself suffices.
     let whole: WholeChange?
-    /// Old row of an update that contains at most the key. The hub judges on this row who hears the old key, and whose
-    /// view the row leaves.
+    /// Old row of an update that contains at most its key; nil if it was not found. It decides who receives the old
+    /// key, and whose view the row leaves.
     let former: [UInt8]?
 
     init(_ whole: WholeChange?, former: [UInt8]?) {
@@ -16,17 +15,17 @@ final class Completion {
     }
 }
 
-/// Change of one row that stands by itself, with as much of the row as could be found. The log or PostgreSQL gave the
-/// values that the stored change lacks.
+/// Change of one row, separate from its transaction, with as much of the row as the hub could find in the log or get
+/// from PostgreSQL.
 struct WholeChange {
-    /// Part of a transaction with this change alone.
+    /// Part of a transaction that contains only this change.
     let part: [UInt8]
     /// Schema of the change's images.
     let relation: Relation
     let fingerprint: UInt64
 
-    /// Creates a change with the image `row`, which is judged: the row after an insert or update, or as it was before a
-    /// delete. `schema` is the fingerprint of the relation.
+    /// Creates a change with the image `row`: the new row, or the deleted row. `schema` is the fingerprint of the
+    /// relation.
     init(
         _ change: borrowing Change, row: [UInt8], old: [UInt8]? = nil, _ relation: Relation, _ schema: UInt64
     ) {
@@ -38,14 +37,14 @@ struct WholeChange {
             new: change.operation == .delete ? [] : row)
     }
 
-    /// Creates a change with its stored images, because nothing more could be found.
+    /// Creates a change with only its stored images, because nothing more was found.
     init(asIs change: borrowing Change, _ relation: Relation) {
         self.init(
             change, images: change.old?.bytes.copied() ?? [], change.new?.bytes.copied() ?? [], relation,
             change.relation)
     }
 
-    /// Creates a change with the given images in place of its stored ones.
+    /// Creates a change with the given images instead of its stored ones.
     init(_ change: borrowing Change, images old: [UInt8], _ new: [UInt8], _ relation: Relation, _ schema: UInt64) {
         self.relation = relation
         fingerprint = schema
