@@ -3,123 +3,136 @@ import EventLog
 import Protocol
 
 extension ChannelPosition {
+    /// Event that may change where the channel stands.
     public enum Event: Equatable, Sendable {
         // The join.
 
-        /// The client asked for everything since a position.
+        /// The client asked to receive everything after a position.
         case asked(EventLogPosition)
-        /// The hub has recognised a client that had received everything up to a position. `owesLoss` is true if it may
-        /// lack a report about lost changes.
+        /// The hub has recognised a returning client that had received everything up to a position. If `owesLoss` is
+        /// true, the client may lack a report about lost changes.
         case recognised(EventLogPosition, owesLoss: Bool)
-        /// The client was connected before, and the hub does not know what it has received. `isRepeated` is true if it
-        /// was told so on this socket.
+        /// The client was connected before, and the hub does not know what it has received. If `isRepeated` is true,
+        /// the hub has already told the client so on this socket.
         case pastUnknown(isRepeated: Bool)
+        /// The hub has decided on the join's reply.
         case answered
+        /// The hub has sent the join's reply, so the channel is open. If `isSocketFull` is true, its socket takes no
+        /// more data for now.
         case opened(isSocketFull: Bool)
+        /// The channel has ended.
         case ended
 
         // Readers.
 
-        /// The channel is to be placed in a reader, or may be placed now. `log` is needed while the channel's position
-        /// is undecided.
+        /// A reader may serve the channel now. `log` is used while the hub has not decided if the log has the channel's
+        /// position.
         case due(log: LogExtent)
-        /// A reader behind the log's end has taken the channel.
+        /// A catch-up reader now serves the channel.
         case boarded
-        /// The greatest number of readers behind the log's end is reached: no other may begin now.
+        /// The maximum number of catch-up readers is running, so that no other may begin now.
         case passesFull
-        // The changes that the client misses cannot be sent. The channel goes on at the log's end; nil while that is not
-        // known.
+        // The log cannot give the changes that the client misses. The channel continues at the log's end, which is nil
+        // while it is not known.
 
-        /// The reader that was to begin at the channel's position cannot read there.
+        /// A catch-up reader cannot begin at the channel's position, because the log cannot be read there.
         case startUnreadable(end: UInt64?)
         /// The reader that serves the channel cannot read on.
         case pastUnreadable(end: UInt64?)
-        /// Retention has removed changes that wait for the channel.
+        /// Retention has deleted changes that the channel has yet to receive.
         case retentionPassed(end: UInt64?)
-        /// A reader knows the channel now, before or when its bindings are placed. `end` is the end of the log.
+        /// A reader knows the channel now; its bindings are being placed or will be. `end` is the end of the log.
         case bound(end: UInt64)
-        /// The channel's reader has come to where the live reader stands.
+        /// The channel's catch-up reader has reached the position of the live reader.
         case reachedSeam(UInt64)
 
         // Holds. The progress of the channel's reader is nil if the channel cannot be parked now.
 
+        /// The channel's socket takes no more data for now.
         case socketFull(ReaderProgress?)
+        /// The channel's socket has sent everything that was queued.
         case socketDrained
-        /// The changes that wait for PostgreSQL's answers are more than the hub keeps.
+        /// More changes wait for PostgreSQL's answers than the hub keeps.
         case answersOverflowed(ReaderProgress?)
-        /// PostgreSQL does not show a commit that the log has.
+        /// PostgreSQL does not show a commit yet that the log has.
         case commitHidden(ReaderProgress?)
+        /// PostgreSQL now shows the commit.
         case commitShown
-        /// The rows that exist are to be sent.
+        /// The hub is about to send the existing rows.
         case rowsDue(ReaderProgress?)
-        /// The last row was sent, or the sending was given up. `seen` is nil if no rows were read.
+        /// The hub has sent the last row, or has given up. `seen` contains the transactions in the rows; nil if no rows
+        /// were read.
         case rowsEnded(at: EventLogPosition?, seen: SeenTransactions?)
-        /// The rows cannot be sent. `isPassing` is true if a new join may get them.
+        /// The hub cannot send the existing rows. If `isPassing` is true, the client may get them if it joins again.
         case rowsRefused(isPassing: Bool)
-        /// The log has passed all transactions that the sent rows include.
+        /// The log has passed all transactions that the sent rows contain.
         case rowsPassed
 
         // What the client knows.
 
-        /// A marker, or a change in its place, told the client an offset.
+        /// The hub has sent the client an offset, in a marker or in a change.
         case marked(UInt64)
-        /// Messages of the database before this offset are past for the channel.
+        /// The channel no longer needs database messages before this offset.
         case messagesPassed(UInt64)
-        /// The socket takes no more data, and will close.
+        /// The socket takes no more data and will close. `acknowledged` is the offset that the client has acknowledged.
         case socketEnds(LogView, acknowledged: UInt64?)
+        /// The hub has found that the client may have missed changes.
         case lossNoticed(LossReason)
-        /// The bindings are in place: the loss that waited for them is due.
+        /// The bindings are in place, so that a loss which waited for them can be reported.
         case owedLossDue
+        /// The pause since the last loss report has ended.
         case lossPauseEnded
-        /// Everything before this point was sent: a loss that waits is due now.
+        /// The hub has sent everything before this point, so that a waiting loss report is due now.
         case reportsDue
-        /// The channel's token was replaced by another person's.
+        /// Another person's token has replaced the channel's token.
         case holderReplaced
     }
 
+    /// Step that the caller must take after an event.
     public enum Action: Equatable, Sendable {
-        /// The outcome of a resume is known.
+        /// Count the outcome of a resume, which is now decided.
         case count(Resumption)
-        /// The look-up of past messages is dropped: the channel receives everything since its position.
+        /// Drop the search for past messages, because the channel receives everything after its position.
         case forgetReplay
-        /// Messages of the database up to the log's end are past for the channel.
+        /// Skip the database messages up to the log's end for this channel.
         case passOverMessages
-        /// The live reader takes the channel.
+        /// Let the live reader serve the channel.
         case boardLive
-        /// A reader behind the log's end takes the channel at this position.
+        /// Let a catch-up reader serve the channel from this position on.
         case board(EventLogPosition)
-        /// The channel joins those that wait for the next reader behind the log's end.
+        /// Add the channel to those that wait for the next catch-up reader.
         case awaitPass
-        /// The channel, which nothing holds any more, waits for a reader too, unless it is too far behind.
+        /// Let the channel, which nothing holds any more, wait for a catch-up reader. If it is too far behind,
+        /// disconnect its client.
         case goOn(EventLogPosition)
-        /// The reader lets the channel go. Its changes stay in the log from this position on.
+        /// Remove the channel from its reader. Its changes from this position on remain in the log.
         case park(EventLogPosition)
-        /// The reader lets the channel go, which goes on elsewhere.
+        /// Remove the channel from its reader, because another reader will serve it.
         case leaveReader
-        /// The live reader takes the channel over from its reader.
+        /// Move the channel from its catch-up reader to the live reader.
         case handOver
-        /// The client is told that everything before this point was sent.
+        /// Tell the client that it has received everything before this point.
         case tellCaughtUp
-        /// The next rows of the snapshot are sent.
+        /// Send the next rows of the snapshot.
         case sendRows
-        /// Transactions that the rows include are left out of the changes that follow.
+        /// Leave the transactions that the rows contain out of the changes that follow.
         case leaveOutSeen
-        /// The request for changes ends with a reason to fetch again.
+        /// End the request for changes with a reason to fetch again.
         case cutFeed(LogStanding.Refusal)
-        /// Changes that a client knows it waits for were not sent.
+        /// Count changes that were not sent although the client expects them.
         case countLoss
-        /// The client is told that changes may be missing.
+        /// Tell the client that changes may be missing.
         case tellLoss(LossReason)
     }
 
-    /// Applies an event and returns the actions that follow, in their order. An event that does not fit the state changes
-    /// nothing.
+    /// Applies an event and returns the steps that the caller must take, in order. An event that does not fit the state
+    /// has no effect.
     public mutating func take(_ event: Event) -> [Action] {
         switch event {
         case .asked(let position): resumption = .asked(position)
         case .recognised(let position, let owesLoss): recognise(position, owesLoss)
         case .pastUnknown(let isRepeated):
-            // A client that named its position is answered by the join's reply.
+            // The join's reply answers a client that named its position.
             if resumption == .none, !beginsWithEverything { owedLoss = .unknownPosition(isRepeated: isRepeated) }
         case .answered: isAnswered = true
         case .opened(let isSocketFull):
@@ -148,10 +161,11 @@ extension ChannelPosition {
         return []
     }
 
-    /// Makes the channel able to keep a receipt, or takes the receipt away if the hub could not recognise its client.
+    /// Sets the receipt, by which the hub recognises a returning client. Nil removes it, if the hub could not recognise
+    /// the client.
     public mutating func keep(_ receipt: ChannelReceipt?) { self.receipt = receipt }
 
-    /// Passes an event to the channel's receipt. Does nothing if there is none.
+    /// Changes the channel's receipt; does nothing if there is none.
     public mutating func note(_ change: (inout ChannelReceipt) -> Void) {
         guard var receipt else { return }
         change(&receipt)
@@ -162,7 +176,8 @@ extension ChannelPosition {
 
     private mutating func recognise(_ position: EventLogPosition, _ owesLoss: Bool) {
         guard resumption == .none else { return }
-        // The client may lack rows of its snapshot. It asked to begin with all existing rows, so it begins anew.
+        // The client may lack rows of its snapshot. It asked for all existing rows, so the channel begins again with
+        // these.
         if owesLoss, beginsWithEverything { return }
         isReturning = true
         resumption = .asked(position)
@@ -188,7 +203,8 @@ extension ChannelPosition {
         }
     }
 
-    /// Decides about the position that the client asked for, if the log can be read.
+    /// Decides if the client can resume from the position that it asked for. Does nothing if the log cannot be read
+    /// yet.
     private mutating func decide(_ log: LogExtent) -> [Action] {
         guard case .asked(let position) = resumption, let decision = log.decision(about: position) else { return [] }
         resumption = decision
@@ -198,7 +214,7 @@ extension ChannelPosition {
             messagesSince = 0
             return [.count(decision), .forgetReplay]
         }
-        // The reply answers a client that asked by itself.
+        // The join's reply tells a client that named a position. A recognised client must be told by a loss report.
         if isReturning, !beginsWithEverything { owedLoss = LossReason(refusal) }
         return [.count(decision), .passOverMessages]
     }
@@ -217,11 +233,11 @@ extension ChannelPosition {
         return actions + [.boardLive]
     }
 
-    /// Refuses a resume because the changes that the client misses cannot be sent. The refusal is part of the join's
-    /// reply, or is sent as a loss if the reply is already out.
+    /// Refuses a resume because the log cannot give the changes that the client misses. The client learns it from the
+    /// join's reply, or from a loss report if the reply has been sent.
     private mutating func refuse(_ refusal: LogStanding.Refusal, _ end: UInt64?) -> [Action] {
         resumption = .refused(refusal)
-        // A live reader that lags would otherwise send changes again that another reader has sent.
+        // A live reader may lag. Without this it would repeat changes that another reader has already sent.
         since = end
         if wishes.isFeed, isOpen { return [.cutFeed(refusal)] }
         if wishes.wantsRows { snapshot = .wanted }
@@ -231,7 +247,7 @@ extension ChannelPosition {
 
     private mutating func handOver(at frontier: UInt64) -> [Action] {
         guard stage == .catchingUp, isOpen else { return [] }
-        // A channel that was parked by a reader further on continues from there, not earlier.
+        // A channel that a reader further ahead had parked continues at its own position, not earlier.
         let offset = max(frontier, since ?? 0)
         since = offset
         messagesSince = max(messagesSince, offset)
@@ -261,7 +277,7 @@ extension ChannelPosition {
         }
     }
 
-    /// Takes the channel from its reader. Changes that wait for PostgreSQL are read again from the log.
+    /// Removes the channel from its reader. Changes that wait for PostgreSQL will be read from the log again.
     private mutating func park(at progress: ReaderProgress?) -> [Action] {
         guard isOpen, isServed, let progress, let epoch = progress.epoch else { return [] }
         assert(progress.firstHeld ?? 0 <= progress.frontier, "what waits was read")
@@ -275,7 +291,7 @@ extension ChannelPosition {
         return [.park(position)]
     }
 
-    /// Lets the channel go on if nothing holds it.
+    /// Lets a parked channel continue if nothing holds it.
     private func goOn() -> [Action] {
         guard isOpen, let parkedAt else { return [] }
         if holds == .snapshot { return [.sendRows] }
@@ -301,7 +317,7 @@ extension ChannelPosition {
             seen = transactions
             floor = position.offset
             toldAt = position.offset
-            // Messages of the database wait from the parked position on, changes from the snapshot's position on.
+            // Database messages continue at the parked position, changes at the snapshot's position.
             if position.offset < parked.offset { resumption = .from(position) }
             return [.leaveOutSeen] + goOn()
         case .rowsRefused(let isPassing):
@@ -322,7 +338,7 @@ extension ChannelPosition {
         switch event {
         case .lossNoticed(let reason): return notice(reason)
         case .holderReplaced:
-            // The log does not repeat rows of the former holder's snapshot, so the new holder may lack them.
+            // The log does not repeat rows of the former holder's snapshot, so the new holder may lack rows.
             return seen == nil ? [] : notice(.tokenChanged)
         case .owedLossDue:
             guard let reason = owedLoss else { return [] }
@@ -334,8 +350,8 @@ extension ChannelPosition {
         }
     }
 
-    /// Notes that changes were not sent, or may not have been. The report waits until the client knows that it has joined:
-    /// before that, it would take the report for one about an earlier channel.
+    /// Records that changes were not sent, or may not have been. The report waits until the join has been answered:
+    /// before that, the client would relate it to an earlier channel.
     private mutating func notice(_ reason: LossReason) -> [Action] {
         guard isAnswered else {
             owedLoss = reason
@@ -344,6 +360,6 @@ extension ChannelPosition {
         return [.countLoss] + (lossReport.take(reason).map { [.tellLoss($0)] } ?? [])
     }
 
-    /// Owes a report that is due when the bindings are in place, even if the client knows of its channel.
+    /// Records a loss that the hub reports when the bindings are in place, even if the join has been answered before.
     public mutating func owe(_ reason: LossReason) { owedLoss = reason }
 }

@@ -2,60 +2,63 @@ import Catalog
 import EventLog
 import Protocol
 
-/// Pure machine for where a channel stands in the event log: which reader serves it, from which offset its changes
-/// begin, what was sent to its client, and what its client is owed. Events go in, actions come out.
+/// State machine for where a channel stands in the event log: which reader serves it, at which offset its changes
+/// begin, what the hub has sent to its client, and which losses the client must still be told. Events go in, actions
+/// come out.
 ///
 /// A channel waits, catches up behind the log's end, or is live. While something holds it, its changes stay in the log.
-/// No question changes the state.
+/// Queries do not change the state.
 public struct ChannelPosition: Sendable {
-    /// Reader that serves the channel.
+    /// Stage of the channel, by the reader that serves it.
     public enum Stage: Equatable, Sendable {
-        /// The join has not come to the bindings yet.
+        /// The join is not yet ready to place the bindings.
         case joining
-        /// The channel waits without a reader. A catch-up begins when nothing holds the channel any more.
+        /// No reader serves the channel. A catch-up begins when nothing holds it any more.
         case waiting
-        /// A reader behind the log's end serves the channel.
+        /// A catch-up reader, behind the log's end, serves the channel.
         case catchingUp
-        /// The reader at the log's end serves the channel.
+        /// The live reader, at the log's end, serves the channel.
         case live
         case ended
     }
 
-    /// Changes before the join that the client is to receive.
+    /// Changes from before the join that the client receives.
     public enum Resumption: Equatable, Sendable {
-        /// The client asked for nothing from before its join.
+        /// The client receives nothing from before its join.
         case none
-        /// The client is to receive everything since this position, if the log has it. That is not known yet.
+        /// The channel is to receive everything after this position. The hub does not know yet if the log has it.
         case asked(EventLogPosition)
-        /// The hub has sent the changes since this position, or will send them.
+        /// The hub sends the changes from this position on, or has sent them.
         case from(EventLogPosition)
+        /// The hub cannot send the changes that the client asked for.
         case refused(LogStanding.Refusal)
     }
 
-    /// Reasons why no reader may serve the channel.
+    /// Reasons why no reader may serve the channel now.
     public struct Holds: OptionSet, Sendable {
         public let rawValue: UInt8
 
         public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-        /// The socket takes no more data.
+        /// The channel's socket takes no more data for now.
         public static let socket = Holds(rawValue: 1)
         /// PostgreSQL does not show a commit yet that the log has.
         public static let commit = Holds(rawValue: 2)
-        /// The client receives the rows that exist.
+        /// The hub is sending the existing rows to the client.
         public static let snapshot = Holds(rawValue: 4)
     }
 
-    /// Progress of the rows that the client receives before changes.
+    /// Progress of the snapshot: the existing rows that the client receives before changes.
     public enum Snapshot: Sendable { case none, wanted, running }
 
-    /// Choices of the join that decide about the position.
+    /// Properties of the join that decide where the channel stands.
     public struct Wishes: Sendable {
-        /// True if the channel is the answer to a request for changes.
+        /// True if the channel serves an HTTP request for changes.
         public var isFeed: Bool
         /// True if the client wants the existing rows before changes.
         public var wantsRows: Bool
-        /// True if these rows are all that the client can have missed. A private channel may have missed messages.
+        /// True if the existing rows contain all that the client can have missed. False for a private channel, which
+        /// may also have missed messages.
         public var rowsAreEverything: Bool
 
         public init(isFeed: Bool, wantsRows: Bool, rowsAreEverything: Bool) {
@@ -70,34 +73,36 @@ public struct ChannelPosition: Sendable {
     public internal(set) var resumption = Resumption.none
     public internal(set) var holds: Holds = []
     public internal(set) var snapshot: Snapshot
+    /// True if the hub has decided on the join's reply.
     var isAnswered = false
+    /// True if the hub has sent the join's reply.
     var isOpen = false
-    /// True if the hub resumes the channel by itself, because it has recognised the client.
+    /// True if the hub resumes the channel unasked, because it has recognised the client.
     public internal(set) var isReturning = false
 
-    /// Offset at which the channel's changes begin; nil until that is decided, at the latest when a reader knows the
-    /// channel.
+    /// Offset at which the channel's changes begin; nil until it is decided.
     public internal(set) var since: UInt64?
-    /// Offset last sent to the client by an earlier reader, or with a snapshot. The next reader takes it over.
+    /// Offset that an earlier reader or a snapshot last sent to the client. The next reader continues from it.
     public internal(set) var toldAt: UInt64?
-    /// Transactions that a sent snapshot includes, and the offset from which changes may be missing in it. Nil and 0
-    /// once the log has passed all of them.
+    /// Transactions that a sent snapshot contains; nil once the log has passed all of them.
     public internal(set) var seen: SeenTransactions?
+    /// Offset from which the snapshot may lack changes; 0 once the log has passed all transactions in it.
     public internal(set) var floor: UInt64 = 0
-    /// Offset before which messages of the database are past for the channel: they were replayed, or were not asked for.
+    /// Offset before which the channel needs no database messages: the hub has sent them, or the client did not ask for
+    /// them.
     public internal(set) var messagesSince: UInt64 = 0
-    /// Offset last sent to the client by a marker, or by a change before a marker was due.
+    /// Offset that the hub last sent to the client in a marker, or in a change instead of a marker.
     public internal(set) var markedAt: UInt64 = 0
-    /// Offset up to which everything was sent when the socket stopped taking data; nil until then.
+    /// Offset before which the hub had sent everything when the socket stopped taking data; nil until then.
     var sentAtEnd: UInt64?
 
-    /// Loss to report when the bindings are in place. The loss may grow until then.
+    /// Loss that the hub reports when the bindings are in place; nil if there is none. A later reason replaces it.
     public internal(set) var owedLoss: LossReason?
-    /// Losses to report to a client that knows of its channel.
+    /// Loss reports to a client whose join has been answered.
     public internal(set) var lossReport = PacedReport<LossReason>()
-    /// True if the snapshot failed for a passing reason, so that a new join may receive it.
+    /// True if the snapshot failed for a temporary reason, so that the client may get it if it joins again.
     var lacksSnapshot = false
-    /// Acknowledged offset of the channel; nil if the hub could not recognise the client when it returns.
+    /// Acknowledged offset of the channel; nil if the hub could not recognise its client on return.
     public internal(set) var receipt: ChannelReceipt?
 
     public init(_ wishes: Wishes) {
@@ -112,7 +117,7 @@ extension ChannelPosition {
     /// True if a reader serves the channel.
     public var isServed: Bool { stage == .catchingUp || stage == .live }
 
-    /// True if the client is to receive changes from before its join.
+    /// True if the client receives changes from before its join, or the hub has not decided that yet.
     public var isResumed: Bool {
         switch resumption {
         case .asked, .from: true
@@ -120,7 +125,7 @@ extension ChannelPosition {
         }
     }
 
-    /// Offset from which the client asked to resume, or was resumed.
+    /// Offset from which the client asked to resume, or from which the hub resumed it; nil if neither.
     public var resumedFrom: UInt64? {
         switch resumption {
         case .asked(let position), .from(let position): position.offset
@@ -128,37 +133,37 @@ extension ChannelPosition {
         }
     }
 
-    /// True if it is not known yet whether the log has the position that the client asked for.
+    /// True if the hub does not know yet whether the log has the position from which the channel is to resume.
     public var isUndecided: Bool { if case .asked = resumption { true } else { false } }
 
-    /// True if the channel misses nothing by joining late, because it begins with everything that exists.
+    /// True if the channel begins with everything that exists, so that it cannot miss anything by joining late.
     public var beginsWithEverything: Bool { wishes.rowsAreEverything }
 
-    /// True if rows of a snapshot are still to be sent. A client has no position among its rows.
+    /// True if the hub must still send rows of a snapshot. A client has no log position while it receives these.
     public var awaitsRows: Bool { snapshot != .none }
 
-    /// Position from which a waiting channel goes on; nil if the channel does not wait, or goes on at the log's end, or
+    /// Position from which a waiting channel continues; nil if it does not wait, if it continues at the log's end, or
     /// if that is not decided yet.
     public var parkedAt: EventLogPosition? {
         guard stage == .waiting, case .from(let position) = resumption else { return nil }
         return position
     }
 
-    /// Offset from which a reader sends changes to the channel. `end` is the end of the log.
+    /// Returns the offset from which a reader sends changes to the channel. `end` is the log's end.
     public func start(end: UInt64) -> UInt64 { max(since ?? end, floor) }
 
-    /// True if a loss was not reported yet, or if the client is not known to have received its report.
+    /// True if the hub has not reported some loss, or does not know if the client has received the report.
     public var owesLoss: Bool { owesReport || receipt.map { !$0.isFreeOfLoss } ?? false }
 
-    /// True if the client must be told something that it was not told yet.
+    /// True if the hub must still tell the client something: a loss, or rows of a snapshot.
     public var owesReport: Bool {
         lossReport.untold != nil || owedLoss != nil || awaitsRows || lacksSnapshot || seen != nil
     }
 
-    /// Returns the epoch of what the channel last received. The log's end may be in another epoch, behind a gap.
+    /// Returns the epoch of what the channel last received. The log's end may be in a later epoch, after a gap.
     public func epoch(_ view: LogView) -> UInt64? {
         if let parkedAt { return parkedAt.epoch }
-        // The reader has read nothing for the channel yet: a gap behind its position is still to be told.
+        // The reader has not read anything for the channel. A gap right after its position has not been reported.
         if stage == .catchingUp, case .from(let position) = resumption, let reader = view.reader,
             reader.epoch == nil || reader.frontier < position.offset
         {
@@ -167,12 +172,12 @@ extension ChannelPosition {
         return view.epoch
     }
 
-    /// Returns the position from which the channel would resume now; nil while the log has not begun.
+    /// Returns the position from which the channel could resume now; nil until the log has begun.
     public func position(_ view: LogView) -> EventLogPosition? {
         epoch(view).map { EventLogPosition(epoch: $0, offset: max(since ?? 0, view.reader?.frontier ?? 0)) }
     }
 
-    /// Returns the position and the result of the resume for the join's reply.
+    /// Returns the channel's position and the outcome of its resume, for the join's reply.
     public func standing(_ view: LogView) -> LogStanding {
         guard let epoch = epoch(view) else { return LogStanding(position: nil, recovery: nil) }
         let recovery: Result<Void, LogStanding.Refusal>? =
@@ -185,19 +190,20 @@ extension ChannelPosition {
         return LogStanding(position: "\(position)", recovery: recovery)
     }
 
-    /// Returns the extent of what the client was sent by now; nil while something is on its way to it.
+    /// Returns how much the hub has sent to the client; nil while a change for it waits for an answer of unknown
+    /// offset.
     public func reach(_ view: LogView) -> ChannelReceipt.Reach? {
         guard isOpen else { return nil }
-        // A parked channel was sent everything before its position.
+        // A parked channel has received everything before its position.
         guard let reader = view.reader else { return since.map { .offset($0) } }
         let begins = since ?? 0
         if reader.isHeld { return reader.firstHeld.map { .offset(max(begins, $0)) } }
-        // A reader that lags may still read entries from before the channel's join.
+        // A lagging reader may still read entries from before the channel's join.
         return reader.isLive && reader.frontier >= begins ? .socket : .offset(max(begins, reader.frontier))
     }
 
-    /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet. `acknowledged` is
-    /// the offset that the client has acknowledged.
+    /// Returns the offset before which the hub has sent everything to the client; nil if it has sent nothing.
+    /// `acknowledged` is the offset that the client has acknowledged.
     public func sent(_ view: LogView, acknowledged: UInt64?) -> UInt64? {
         if let sentAtEnd { return sentAtEnd }
         guard isOpen else { return resumedFrom }
@@ -208,31 +214,32 @@ extension ChannelPosition {
         }
     }
 
-    /// True unless something before the offset is still to be sent, as far as that is known.
+    /// True unless the hub still has to send something from before the offset. If that is not known, returns true.
     public func wasSent(upTo offset: UInt64?, _ view: LogView) -> Bool {
         guard receipt != nil, let offset, case .offset(let sent) = reach(view) else { return true }
         return offset <= sent
     }
 
-    /// Returns the offset that the log must keep for the channel; nil for a channel at the log's end.
+    /// Returns the offset from which the log must keep entries for the channel; nil for a channel at the log's end.
     public func needed(_ view: LogView) -> UInt64? {
         if let parkedAt { return parkedAt.offset }
         guard let reader = view.reader, !reader.isLive else { return nil }
         return max(reader.frontier, since ?? 0)
     }
 
-    /// Returns the position to keep for the return of a client whose channel ends; nil if it needs none.
+    /// Returns the position to remember when the channel ends, for the client's return; nil if none is needed.
     public func kept(_ view: LogView, acknowledged: UInt64?) -> EventLogPosition? {
         if isOpen { return acknowledged.map { last($0, view) } }
-        // A join that was not opened still has the position from which it was to resume, or a refusal not told yet.
+        // Before the join's reply, the channel has only the position from which it would have resumed, or an unreported
+        // refusal.
         let unopened = receipt?.own ?? resumedFrom ?? (isReturning ? view.liveFrontier : nil)
         guard let unopened else { return nil }
         if case .asked(let position) = resumption { return EventLogPosition(epoch: position.epoch, offset: unopened) }
         return last(unopened, view)
     }
 
-    /// Returns what a client that joins again on its socket was sent, and what it has acknowledged of that; nil if it was
-    /// sent nothing yet. Whatever was sent on the socket arrives before anything that is sent now.
+    /// Returns what the hub has sent to a client that joins again on the same socket, and what of that the client has
+    /// acknowledged. Nil if it has sent nothing. Earlier data on a socket arrives before later data.
     public func left(
         _ view: LogView, acknowledged: UInt64?
     ) -> (sent: EventLogPosition, got: EventLogPosition)? {
@@ -241,8 +248,8 @@ extension ChannelPosition {
         }
     }
 
-    /// Returns the offset as a position at the channel's end. A channel joined before the log had begun gets a position
-    /// outside every log, so that its client is told to fetch.
+    /// Returns the offset as a position when the channel ends. If the log had not begun when the channel joined, the
+    /// position is outside of every log, so that the hub will tell the client to fetch.
     private func last(_ offset: UInt64, _ view: LogView) -> EventLogPosition {
         epoch(view).map { EventLogPosition(epoch: $0, offset: offset) } ?? EventLogPosition(epoch: 0, offset: 0)
     }

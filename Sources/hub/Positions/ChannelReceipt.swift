@@ -1,22 +1,22 @@
-/// Offset that the client of one channel has acknowledged, as far as it differs from the receipt of its socket.
+/// Offset that the client of one channel has acknowledged, if it differs from the offset of the socket
+/// (`SocketReceipt`).
 ///
-/// A ping asks about everything that the socket was sent before. Its answer settles what the channel had been sent at
-/// that time.
+/// A client's answer to a ping confirms everything that the hub had sent on the socket before the ping.
 public struct ChannelReceipt: Equatable, Sendable {
-    /// Extent of what the client was sent.
+    /// Extent of what the hub has sent to the client.
     public enum Reach: Equatable, Sendable {
-        /// Changes before this offset.
+        /// All changes before this offset.
         case offset(UInt64)
-        /// Changes that the socket's receipt confirms.
+        /// The same changes as for the socket as a whole.
         case socket
     }
 
-    /// State of a report about lost changes, which the client may not have received yet.
+    /// State of the last loss report: none is open, it was sent, or a ping was sent after it.
     public enum LossReport: Sendable { case none, told, asked }
 
-    /// Acknowledged offset of this channel; nil if the socket's receipt applies.
+    /// Acknowledged offset of this channel; nil if the socket's acknowledged offset applies.
     public private(set) var own: UInt64?
-    /// Extent that the current ping asks about; nil if the ping says nothing about the channel.
+    /// Extent that the answer to the current ping will confirm; nil if it confirms nothing for this channel.
     public private(set) var pinged: Reach?
     public private(set) var lossReport: LossReport
 
@@ -25,19 +25,19 @@ public struct ChannelReceipt: Equatable, Sendable {
         self.lossReport = lossReport
     }
 
-    /// True if the client is known to have received the last report about lost changes.
+    /// True if the client has acknowledged the last loss report, or there was none.
     public var isFreeOfLoss: Bool { lossReport == .none }
 
-    /// Begins to track a channel that was joined at `begins`. A channel that joined again on its socket may still be
-    /// receiving what was sent before.
+    /// Begins to track a channel that joined at offset `begins`. If it had joined before on the same socket, data of
+    /// the earlier channel may still be on its way.
     public mutating func begin(at begins: UInt64) { own = min(own ?? begins, begins) }
 
-    /// Begins to track the channel apart from its socket. Of the socket's acknowledgements, only the one for the current
-    /// ping applies to the channel from here on.
+    /// Begins to track the channel separately from its socket. Of the socket's later acknowledgements, only that of the
+    /// current ping applies to the channel.
     ///
     /// - Parameters:
-    ///   - acknowledged: offset that the client has acknowledged by now.
-    ///   - asked: offset of the socket's ping under way; nil if there is none.
+    ///   - acknowledged: offset that the client has acknowledged.
+    ///   - asked: offset of the socket's current ping; nil if there is none.
     public mutating func separate(acknowledged: UInt64?, asked: UInt64?) {
         if let asked {
             let isOfSocket = if case .socket = pinged { true } else { own == nil }
@@ -46,24 +46,24 @@ public struct ChannelReceipt: Equatable, Sendable {
         own = own ?? acknowledged
     }
 
-    /// Notes that a report about lost changes was sent.
+    /// Records that the hub has sent a loss report.
     public mutating func noteLossReport() { lossReport = .told }
 
-    /// Notes a ping. `reach` is what the channel was sent by now, and `hasItAll` is false if rows of a snapshot are
-    /// still to come.
+    /// Records that the hub has sent a ping. `reach` is what the channel had been sent before it. `hasItAll` is false
+    /// if the hub still has to send rows of a snapshot.
     public mutating func notePing(about reach: Reach?, hasItAll: Bool) {
         if lossReport == .told, hasItAll { lossReport = .asked }
         if own != nil { pinged = reach }
     }
 
-    /// Takes the answer to the ping.
+    /// Records that the client has answered the ping.
     public mutating func noteAnswer() {
         if own != nil { settle(pinged) }
         pinged = nil
         if lossReport == .asked { lossReport = .none }
     }
 
-    /// Notes that the client has everything within `reach`.
+    /// Records that the client has everything within `reach`.
     public mutating func settle(_ reach: Reach?) {
         switch reach {
         case nil: return

@@ -1,20 +1,21 @@
 import EventLog
 import Protocol
 
-/// Progress of a reader of the log, seen from one channel.
+/// Progress of a reader of the log, as it concerns one channel.
 public struct ReaderProgress: Equatable, Sendable {
-    /// True for the live reader, which stands at the log's end.
+    /// True for the live reader, which reads at the log's end.
     public var isLive: Bool
-    /// Epoch of what the reader read last; nil until it has read something, or begun in the epoch of its position.
+    /// Epoch of the last entry that was read, or of the position where the reader began; nil if neither is known.
     public var epoch: UInt64?
     /// Offset of the next change that the reader reads.
     public var frontier: UInt64
-    /// Offset of the next entry from which the database's messages are still to be read.
+    /// Offset of the next entry whose database messages the reader will read.
     public var messageFrontier: UInt64
-    /// True if changes for the channel wait for an answer of PostgreSQL. `firstHeld` is the offset of the first one.
+    /// True if changes for the channel wait for an answer of PostgreSQL.
     public var isHeld = false
+    /// Offset of the first change that waits for an answer; nil if there is none or it is not known.
     public var firstHeld: UInt64?
-    /// Offset that was last sent to the channel; nil if none was.
+    /// Offset that the reader last sent to the client; nil if it has sent none.
     public var toldAt: UInt64?
 
     public init(isLive: Bool, epoch: UInt64?, frontier: UInt64, messageFrontier: UInt64) {
@@ -25,13 +26,13 @@ public struct ReaderProgress: Equatable, Sendable {
     }
 }
 
-/// State of the log and of its readers, by which a channel's position is computed.
+/// State of the log and of its readers, from which a channel's position is computed.
 public struct LogView: Equatable, Sendable {
     /// Progress of the reader that serves the channel; nil if none does.
     public var reader: ReaderProgress?
-    /// Offset of the next change of the live reader.
+    /// Offset of the next change that the live reader reads.
     public var liveFrontier: UInt64
-    /// Epoch of the channel's reader, or of the live reader, or of the log's end; nil while the log has not begun.
+    /// Epoch of the channel's reader, else of the live reader, else of the log's end; nil until the log has begun.
     public var epoch: UInt64?
 
     public init(reader: ReaderProgress?, liveFrontier: UInt64, epoch: UInt64?) {
@@ -41,13 +42,13 @@ public struct LogView: Equatable, Sendable {
     }
 }
 
-/// Range of positions that the log holds.
+/// Range of positions in the log.
 public struct LogExtent: Equatable, Sendable {
-    /// Position after the last change; nil while the log has not begun.
+    /// Position after the last change; nil until the log has begun.
     public var end: EventLogPosition?
-    /// Offset of the first change; nil if it cannot be read now.
+    /// Offset of the oldest readable change; nil if it cannot be found out now.
     public var oldest: UInt64?
-    /// True if older changes are in the log, and cannot be read because they are damaged.
+    /// True if the log has older changes, which cannot be read because of damage.
     public var isBehindDamage: Bool
 
     public init(end: EventLogPosition?, oldest: UInt64?, isBehindDamage: Bool = false) {
@@ -56,7 +57,7 @@ public struct LogExtent: Equatable, Sendable {
         self.isBehindDamage = isBehindDamage
     }
 
-    /// Decides whether the changes since the position can be sent. Returns nil if that is not known yet.
+    /// Decides if the hub can send the changes after the position. Returns nil if that is not known yet.
     public func decision(about position: EventLogPosition) -> ChannelPosition.Resumption? {
         guard let end else { return nil }
         if position.epoch != end.epoch { return .refused(.otherEpoch) }

@@ -1,33 +1,38 @@
 import Catalog
 import Protocol
 
-/// Reason why a channel may lack changes, as its client is told with `ChangesMissing`.
+/// Reason why a channel may lack changes. The hub sends it to the client in a `ChangesMissing` message.
 public enum LossReason: Hashable, Sendable {
     /// PostgreSQL gave no answer about a filter or policy.
     case undecided
     /// The client was connected before, and the hub does not know what it has received.
     ///
-    /// - Parameter isRepeated: the client was told so on its socket before. The message is then no error, because a
-    ///   client that joins again at each error would do so without end.
+    /// - Parameter isRepeated: true if the hub has already told the client so on this socket. The message is then no
+    ///   error, because some clients join again at each error and would never stop.
     case unknownPosition(isRepeated: Bool)
-    /// The client reconnected before it had acknowledged a report about lost changes.
+    /// The client reconnected before it had acknowledged a loss report.
     case toldBeforeReturn
+    /// Retention deleted changes before the channel received them.
     case retention
+    /// The client's position is in another epoch of the log.
     case otherHistory
+    /// A part of the log cannot be read.
     case unreadable
-    /// Changes were read while the channel's bindings were not in place.
+    /// The hub read changes before the channel's bindings were in place.
     case lateBindings
+    /// The channel's filters took too much work and were skipped for a while.
     case filtersRested
+    /// A table was outside the publication for a while.
     case unpublished
-    /// Entries were removed from the log on demand.
+    /// An operator had entries removed from the log.
     case removed
-    /// The channel's token was replaced by another person's.
+    /// Another person's token replaced the channel's token.
     case tokenChanged
-    /// The join was interrupted by a gap in history.
+    /// A gap in the log interrupted the join.
     case gap
-    /// A message of the database was larger than the project allows, or beyond its rate.
+    /// A database message was larger than the project allows, or exceeded its rate.
     case messageDropped
-    /// The row of a delete is in the log without a value, or only from before a gap, or from before its table left the
+    /// The log has a deleted row without some value, or only from before a gap or before its table left the
     /// publication.
     case deletedRowInDoubt
 
@@ -54,8 +59,8 @@ public enum LossReason: Hashable, Sendable {
 
     public var message: ClientText { ClientText(.changesMissing, "\(cause): changes may be missing, fetch them again") }
 
-    /// True if the loss may be reported again and again. Such a report is no error, because some clients join again at
-    /// each error.
+    /// True if the loss may be reported repeatedly. Such a report is no error, because some clients join again at each
+    /// error.
     public var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated
@@ -64,7 +69,7 @@ public enum LossReason: Hashable, Sendable {
         }
     }
 
-    /// Creates the reason to tell a client that cannot continue from its position.
+    /// Creates the reason for a client that cannot continue from its position.
     public init(_ refusal: LogStanding.Refusal) {
         switch refusal {
         case .olderThanRetention: self = .retention
