@@ -1,16 +1,16 @@
-/// Dictionary with a maximum size that drops its oldest entries. A missing key is `never` only if nothing was dropped;
-/// else it is `mayBeForgotten`.
+/// Dictionary with a maximum size that drops its oldest entries. For a missing key it returns `never` if it has dropped
+/// nothing so far, and `mayBeForgotten` otherwise.
 public struct BoundedMemory<Key: Hashable, Value> {
     public enum Recollection {
         case kept(Value)
         case never
-        /// The key may have been dropped. The caller must tell the client what may be missing.
+        /// The entry may have been dropped. The caller must tell the client that something may be missing.
         case mayBeForgotten
     }
 
     private let maximum: Int
     private var values: [Key: Value] = [:]
-    /// Keys in the order in which they were remembered; some of them have been taken out since.
+    /// Keys in the order in which they were stored. Keys of removed entries may still be listed.
     private var order: [Key] = []
     private var hasForgotten = false
 
@@ -35,16 +35,16 @@ public struct BoundedMemory<Key: Hashable, Value> {
         return ofAnything
     }
 
-    /// Answer for a key for which nothing was remembered.
+    /// Result for a key that is not stored.
     public var ofAnything: Recollection { hasForgotten ? .mayBeForgotten : .never }
 
-    /// Removes the entry; the answer for its key is `never` afterwards, or `mayBeForgotten`.
+    /// Removes the entry and returns what was stored for the key.
     @discardableResult
     public mutating func take(_ key: Key) -> Recollection {
         defer { if values.removeValue(forKey: key) != nil { order.removeAll { $0 == key } } }
         return self[key]
     }
 
-    /// Marks every missing key as possibly forgotten, because an entry could not be kept.
+    /// Makes the result for every missing key `mayBeForgotten`, because an entry could not be stored.
     public mutating func forget() { hasForgotten = true }
 }

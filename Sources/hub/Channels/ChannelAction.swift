@@ -1,8 +1,9 @@
-/// Identity of one incarnation of a channel on its socket. A number is not reused while anyone may still refer to it: a
-/// late message for a channel that has ended finds nothing.
+/// Identity of a channel on its socket. A number is not reused while anything may still refer to it, so a late message
+/// for an ended channel finds no channel.
 public struct ChannelID: Sendable, Hashable {
-    /// Index of the channel, below the largest number of channels that the socket has had at one time.
+    /// Index of the channel among the socket's slots, which are reused.
     public let slot: UInt32
+    /// Number of the join that opened the channel, which distinguishes it from earlier channels in the slot.
     public let incarnation: UInt32
 
     public init(slot: UInt32, incarnation: UInt32) {
@@ -11,7 +12,7 @@ public struct ChannelID: Sendable, Hashable {
     }
 }
 
-/// Address of an answer to a client. Refs are as the client wrote them; empty means null.
+/// Address of a message to a client: its topic and refs. Refs are as the client wrote them; an empty one means null.
 public struct ChannelAddress: Sendable, Hashable {
     public let topic: [UInt8]
     public let joinRef: [UInt8]
@@ -24,7 +25,7 @@ public struct ChannelAddress: Sendable, Hashable {
     }
 }
 
-/// Reason why a channel ends, as a code for programs and as a text.
+/// Reason why the hub ends a channel: a code for programs and a text for people.
 public struct ChannelEnding: Sendable, Hashable {
     public let code: String
     public let text: String
@@ -35,13 +36,13 @@ public struct ChannelEnding: Sendable, Hashable {
     }
 }
 
-/// Accepted join. Its parts are sent to the client in this order.
+/// Accepted join. The caller sends the parts to the client in the order of the properties.
 public struct AcceptedJoin: Sendable, Hashable {
     /// Address of the reply.
     public let address: ChannelAddress
-    /// Channel that the join has replaced, and that is closed after the reply; nil if there is none.
+    /// Channel that this join replaces; the caller closes it after the reply. Nil if there is none.
     public let replaced: ChannelAddress?
-    /// Steps to take when the channel is open: frames that waited for the join.
+    /// Actions for frames that waited for the join. The caller takes them after the reply.
     public let waiting: [ChannelAction]
 
     public init(address: ChannelAddress, replaced: ChannelAddress? = nil, waiting: [ChannelAction] = []) {
@@ -51,23 +52,23 @@ public struct AcceptedJoin: Sendable, Hashable {
     }
 }
 
-/// Reason why a channel has ended. No channel ends without one.
+/// Reason why a channel ended.
 public enum ChannelStop: Sendable, Hashable {
     /// The client left the channel.
     case left
     /// The client joined the topic again.
     case replaced
-    /// The hub ended the channel, and told the client why.
+    /// The hub ended the channel and has told the client why.
     case expelled(ChannelEnding)
     /// The hub refused the join.
     case refused
-    /// The hub itself failed in the channel.
+    /// The channel failed because of an error in the hub.
     case crashed
-    /// The channel's socket has ended. The session knows why.
+    /// The channel's socket has ended. The session has the reason.
     case socketGone
 }
 
-/// Step that the channel machine wants its caller to take. Steps are taken in their order.
+/// Step that the channel machine asks its caller to take. The caller takes all steps in order.
 public enum ChannelAction: Sendable, Hashable {
     /// Answer the heartbeat with this ref.
     case heartbeat(ref: [UInt8])
@@ -75,28 +76,28 @@ public enum ChannelAction: Sendable, Hashable {
     case replyOK(ChannelAddress)
     /// Reply `error` with `unmatched topic`.
     case replyUnmatched(ChannelAddress)
-    /// Check the join in the current frame, and report the result with `joinSucceeded` or `joinFailed`.
+    /// Check the join in the current frame. The caller then calls `joinSucceeded` or `joinFailed`.
     case startJoin(ChannelID)
     /// Reply `error` to the join.
     case refuseJoin(ChannelAddress, reason: String)
-    /// Reply `error` to a join beyond the maximum number of channels, after the same pause as for other refused joins.
+    /// Reply `error` to a join that exceeds the maximum number of channels, after the same pause as for other refused
+    /// joins.
     case refuseSurplusJoin(ChannelAddress)
-    /// Verify the token in the current frame, and report the result with `refreshSucceeded` or `refreshFailed`.
+    /// Verify the token in the current frame. The caller then calls `refreshSucceeded` or `refreshFailed`.
     case startRefresh(ChannelID, number: UInt16)
     /// Handle the current frame as a message to this channel.
     case push(ChannelID)
-    /// Forget the channel: its subscriptions, its timers, and the checks that still run for it. Its client may come
-    /// back, unless it has left.
+    /// Release everything that belongs to the channel: subscriptions, timers and checks that are still running. Keep
+    /// its position for the client's return, unless the client left.
     case stop(ChannelID, ChannelStop)
-    /// Push `phx_close`, with the address's join_ref as ref and join_ref.
+    /// Push `phx_close`, with the `joinRef` of the address as ref and join_ref.
     case close(ChannelAddress)
-    /// Push `phx_error`, with the address's join_ref as ref and join_ref.
+    /// Push `phx_error`, with the `joinRef` of the address as ref and join_ref.
     case fail(ChannelAddress)
     /// Push `system` with status `error` and extension `system`.
     case systemError(ChannelAddress, ChannelEnding)
-    /// Decode this frame and give it to the machine, before anything else that the client sent.
+    /// Decode this frame and pass it to the machine, before any later frame of the client.
     case resume(WaitingFrame)
-    /// More frames wait for a join than are kept. The current frame was dropped; the caller tells the client by closing
-    /// the socket.
+    /// Close the socket: more frames wait for a join than the limits allow, and the current frame was dropped.
     case tooManyWaiting
 }

@@ -1,26 +1,26 @@
 import Bytes
 
-/// Kind of a frame, by its request to the channel.
+/// Kind of request that a client's frame makes.
 public enum ChannelRequest: Sendable, Hashable {
     case join
     case leave
     case heartbeat
     /// A new token; its text is the frame's `token`.
     case token
-    /// `access_token` with a null: nothing to do.
+    /// Frame `access_token` with a null token, which has no effect.
     case noToken
-    /// A broadcast, a presence, or anything else that only a joined channel gets.
+    /// Broadcast, presence, or any other message that needs a joined channel.
     case push
 }
 
-/// Decoded frame of a client, borrowed. Refs have the form in which the client writes them; empty means none.
+/// Decoded frame of a client; its bytes are borrowed. Refs are as the client wrote them; empty means none.
 public struct ChannelFrame: ~Escapable {
     public let request: ChannelRequest
     public let topic: RawSpan
     public let joinRef: RawSpan
     public let ref: RawSpan
     public let token: RawSpan
-    /// Frame as it came, which is kept if it must wait for its channel.
+    /// Undecoded frame, which is copied if it must wait for its channel's join.
     public let whole: RawSpan
     public let isBinary: Bool
 
@@ -39,7 +39,7 @@ public struct ChannelFrame: ~Escapable {
     }
 }
 
-/// Frame that waited until its channel's join was decided.
+/// Frame that waits, undecoded, until its channel's join is decided.
 public struct WaitingFrame: Sendable, Hashable {
     public let bytes: [UInt8]
     public let isBinary: Bool

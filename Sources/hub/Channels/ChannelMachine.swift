@@ -1,9 +1,9 @@
 import Bytes
 
-/// Limits of one socket's channels, set by the caller.
+/// Limits of one socket's channels.
 public struct ChannelLimits: Sendable, Hashable {
     public var maximumChannels: UInt32
-    /// Maximum number of frames that wait for joins, in all channels together.
+    /// Maximum number of frames that may wait for joins, over all channels of the socket.
     public var maximumWaitingFrames: UInt16
     public var maximumWaitingBytes: UInt32
 
@@ -15,17 +15,18 @@ public struct ChannelLimits: Sendable, Hashable {
 }
 
 /// State machine of one socket's channels. Its input is the client's decoded frames and the results of joins and token
-/// checks. Its output is actions, in order. The machine has no clock and reads no JSON.
+/// checks. Its output is actions, in order. The machine uses no clock and reads no JSON.
 ///
-/// The caller decides a join, which takes time. Until then the frames of the join's topic wait, and come back in order
-/// as `resume`; the rest of the socket goes on. So a leave or a second join during a join has the same effect as after
-/// it.
+/// The caller decides a join, which takes time. Until then, frames for the join's topic wait; the machine then returns
+/// them in order as `resume` actions. Frames for other topics do not wait. So a leave or a second join that arrives
+/// during a join has the same effect as after it.
 public struct ChannelMachine: ~Copyable, Sendable {
-    /// Limits of the channels. A change applies to later requests.
+    /// Limits of the channels. A change applies to later requests only.
     public var limits: ChannelLimits
-    /// True if a channel that a second join replaces is closed, as by the reference server. Clients of version 1 take
-    /// that close for the new channel's.
+    /// True if the machine closes a channel that a second join replaces, as the reference server does. False for
+    /// clients of protocol version 1, which would take the close for that of the new channel.
     private let closesReplaced: Bool
+    /// True if the client has ever tried to join.
     private var hasTried = false
     private var slots: [ChannelSlot] = []
     private var lastIncarnation: UInt32 = 0
@@ -44,10 +45,10 @@ public struct ChannelMachine: ~Copyable, Sendable {
         return count
     }
 
-    /// Number of slots for which memory is held.
+    /// Number of slots for which memory is allocated.
     var capacity: Int { slots.capacity }
 
-    /// True if the client ever tried to join. A client that tried and has no channels left is idle.
+    /// True if the client has ever tried to join. A client that has tried and has no channels left is idle.
     public var hasTriedToJoin: Bool { hasTried }
 
     /// Returns a channel's topic and join_ref; nil if the channel has ended.
@@ -61,14 +62,15 @@ public struct ChannelMachine: ~Copyable, Sendable {
         return slots[slot].state == .joined
     }
 
-    /// Channels that are joined or being joined, for messages to all of them.
+    /// Channels that are joined or being joined.
     public var channels: [ChannelID] {
         slots.indices.filter { slots[$0].state != .free }.map { id(of: $0) }
     }
 
     // MARK: Frames
 
-    /// Returns the channel for a push to this topic. Nil if the topic is not joined, or not yet: `handle` then decides.
+    /// Returns the joined channel of a topic, for a push. Returns nil if the topic is not joined yet: the caller then
+    /// uses `handle`.
     public func joined(_ topic: RawSpan) -> ChannelID? {
         guard let slot = slot(topic: topic), slots[slot].state == .joined else { return nil }
         return id(of: slot)
@@ -113,8 +115,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startJoin(id(of: free)))
     }
 
-    /// Starts a join in place of a joined channel. The old incarnation ends now; its client hears of that after the new
-    /// one's reply.
+    /// Begins a join that replaces a joined channel. The old channel ends now; the client is told after the reply to
+    /// the new join.
     private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         precondition(slots[slot].state == .joined, "frames wait for what is replaced")
         actions.append(.stop(id(of: slot), .replaced))
@@ -124,7 +126,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startJoin(id(of: slot)))
     }
 
-    /// Ends a channel at its client's request. A leave of an earlier incarnation is ignored.
+    /// Ends a channel because its client left it. A leave that is meant for an earlier channel is ignored.
     private mutating func leave(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let address = slots[slot].address(ref: frame.ref.copied())
         if !frame.joinRef.isEmpty, !address.joinRef.isEmpty, frame.joinRef.copied() != address.joinRef { return }
@@ -136,9 +138,10 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Joins
 
-    /// Accepts a join: the caller sends the reply, and the channel takes pushes from here on. Returns nil if the channel
-    /// is not being joined any more. `token` is the token of the join, by which the machine recognizes the same token
-    /// later.
+    /// Accepts a join. The caller sends the reply, and from then on the channel accepts pushes. Returns nil if the
+    /// channel is no longer being joined.
+    ///
+    /// - Parameter token: token of the join. The machine remembers its hash, to ignore the same token later.
     public mutating func joinSucceeded(_ id: ChannelID, token: RawSpan) -> AcceptedJoin? {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return nil }
         let pending = slots[slot].finishJoin()
@@ -153,7 +156,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
             replaced: pending?.replaced.map { ChannelAddress(topic: topic, joinRef: $0) }, waiting: waiting)
     }
 
-    /// Refuses a join. The caller calls this when the client is to be told, which for most reasons is after a pause.
+    /// Refuses a join. The caller calls this when the client is to be told, for most reasons after a pause.
     public mutating func joinFailed(_ id: ChannelID, reason: String, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let address = slots[slot].address(ref: slots[slot].pending?.ref ?? [])
@@ -198,8 +201,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Tokens
 
-    /// Starts a check of a new token. The machine ignores API keys, which are no user's token, and the token that the
-    /// channel already has.
+    /// Begins the check of a new token. Ignores API keys, which are not users' tokens, and the token that the channel
+    /// already has.
     private mutating func refresh(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let isKey = frame.token.byteCount >= 3 && frame.token.extracting(0..<3).equals("sb_")
         let token = ChannelSlot.hash(frame.token)
@@ -209,13 +212,13 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startRefresh(id(of: slot), number: slots[slot].refreshes))
     }
 
-    /// True if the token is still the channel's latest, so that its claims take effect.
+    /// Returns true if the token is still the channel's newest. Only then its claims apply.
     public func refreshSucceeded(_ id: ChannelID, number: UInt16) -> Bool {
         guard let slot = slot(of: id) else { return false }
         return slots[slot].refreshes == number
     }
 
-    /// Ends a channel whose new token failed. The failure is ignored if another token has followed.
+    /// Ends a channel whose new token failed the check. Does nothing if the client has sent another token since.
     public mutating func refreshFailed(
         _ id: ChannelID, number: UInt16, _ ending: ChannelEnding, into actions: inout [ChannelAction]
     ) {
@@ -225,7 +228,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Ends
 
-    /// Ends a channel for a reason that the client is told: an expired token, lost rights, a rate limit.
+    /// Ends a channel for a reason that the client is told, such as an expired token, lost rights or a rate limit.
     public mutating func expel(_ id: ChannelID, _ ending: ChannelEnding, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])
@@ -235,7 +238,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.close(address))
     }
 
-    /// Ends a channel in which the hub itself failed. The client joins again.
+    /// Ends a channel because of an error in the hub. The client will join again.
     public mutating func crash(_ id: ChannelID, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id) else { return }
         if slots[slot].state == .joining {
@@ -247,7 +250,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.fail(address))
     }
 
-    /// Ends all channels, because the socket is gone. No client is there to be told.
+    /// Ends all channels, because the socket has ended. There is no client to tell.
     public mutating func socketGone(into actions: inout [ChannelAction]) {
         for id in channels { actions.append(.stop(id, .socketGone)) }
         slots = []
@@ -266,7 +269,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         shrink()
     }
 
-    /// Frees the memory of unused slots: a socket without channels needs none.
+    /// Frees the memory of unused slots at the end of the array. A socket without channels uses none.
     private mutating func shrink() {
         while slots.last?.state == .free { slots.removeLast() }
         if slots.isEmpty { slots = [] }
@@ -295,7 +298,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
     private func slot(topic: RawSpan) -> Int? {
         if slots.isEmpty { return nil }
         let hash = ChannelSlot.hash(topic)
-        // The loop uses indices: a slot that is handed to a closure is copied, with everything that it refers to.
+        // The loop uses indices, because passing a slot to a closure would copy it and its references.
         for slot in slots.indices
         where slots[slot].topicHash == hash && slots[slot].state != .free && slots[slot].hasTopic(topic) {
             return slot

@@ -1,17 +1,18 @@
 import Bytes
 
-/// State of one channel. Every client has at least one, so the slot is small: topic and join_ref share an array.
+/// State of one channel. Every client has at least one, so it is kept small: topic and join_ref share an array.
 struct ChannelSlot: Sendable {
     enum State: UInt8 {
         case free, joining, joined
     }
 
-    /// Bytes of the topic, then those of the join_ref.
+    /// Bytes of the topic, followed by those of the join_ref.
     private var text: [UInt8] = []
     var topicHash: UInt64 = 0
-    /// Hash of the channel's token. A client that makes two tokens collide keeps the older one.
+    /// Hash of the channel's token. If a client sends a new token with the same hash, it keeps the older one.
     var token: UInt64 = 0
-    /// One element while the channel is being joined, else none. An array, because an empty array takes one word.
+    /// Join that is not decided yet, as the only element; empty otherwise. An empty array takes less memory than a nil
+    /// struct.
     private var pendings: [PendingJoin] = []
     private var topicLength: UInt32 = 0
     private(set) var incarnation: UInt32 = 0
@@ -57,7 +58,7 @@ struct ChannelSlot: Sendable {
         return unsafe text.span.bytes.extracting(0..<topic.byteCount).equals(topic)
     }
 
-    /// Returns the address of a join. A join without a join_ref uses its ref, which is the same number in every client.
+    /// Returns the address of a join. If the join has no join_ref, its ref is used; clients give both the same number.
     static func joinAddress(_ frame: borrowing ChannelFrame) -> ChannelAddress {
         let ref = frame.ref.copied()
         return ChannelAddress(
@@ -71,10 +72,10 @@ struct ChannelSlot: Sendable {
     }
 }
 
-/// Join that is not decided yet, with the frames that wait for it.
+/// Undecided join, with the frames that wait for the decision.
 struct PendingJoin: Sendable {
     let ref: [UInt8]
-    /// The join_ref of the channel that this one replaces, if its client is to be told.
+    /// The join_ref of the channel that this join replaces; nil if there is none or its close is not sent.
     var replaced: [UInt8]?
     var frames: [WaitingFrame] = []
 

@@ -1,11 +1,11 @@
 import Bytes
 
 /// Presence in a project's topics, as one loop knows it. The input is the presences that this loop's channels track,
-/// and the changes of other loops. The output is changes for the other loops, and for members a state and then one
-/// difference a turn.
+/// and changes from other loops. The output is changes for other loops; and for members of a topic a state, then at
+/// most one difference in each turn.
 ///
-/// Only the loop that owns a channel reports its presence, and its reports arrive in order. So all loops end up with
-/// the same presences in the same order, byte for byte.
+/// Only the loop that owns a channel reports its presence, and its reports arrive in order. So all loops have the same
+/// presences in the same order, byte for byte, once all reports have arrived.
 public struct PresenceBook: ~Copyable, Sendable {
     private struct Tracked {
         let topic: Int
@@ -18,7 +18,7 @@ public struct PresenceBook: ~Copyable, Sendable {
     private var free: [Int] = []
     private var numbers: [TopicName: Int] = [:]
     private var trackers: [PresenceTracker: Tracked] = [:]
-    /// Topics whose members must be told of changes.
+    /// Topics with changes that their members have not been sent.
     private var changed: [Int] = []
 
     public init(_ limits: PresenceLimits) { self.limits = limits }
@@ -33,8 +33,11 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: This loop's channels
 
-    /// Tracks a presence. Returns nil if the same one is tracked already. `key` is UTF-8; `payload` is a JSON object,
-    /// or empty for one without members.
+    /// Tracks a presence. Returns the change; nil if the tracker already has the same presence.
+    ///
+    /// - Parameters:
+    ///   - key: UTF-8 text.
+    ///   - payload: JSON object, or empty for an object without members.
     public mutating func track(
         _ tracker: PresenceTracker, in topic: TopicName, key: RawSpan, payload: RawSpan, ref: PresenceRef
     ) throws(PresenceRefusal) -> PresenceChange? {
@@ -52,7 +55,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         return change
     }
 
-    /// Ends the presence of a tracker. Returns nil if there was none.
+    /// Ends the presence of a tracker. Returns the change; nil if there was no presence.
     public mutating func untrack(_ tracker: PresenceTracker) -> PresenceChange? {
         guard let tracked = trackers[tracker] else { return nil }
         let change = PresenceChange(
@@ -78,8 +81,8 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: Other loops' channels
 
-    /// Applies a change of another loop. Changes of one loop come in the order in which it made them. A presence that
-    /// is already known, or the end of one that is not, changes nothing.
+    /// Applies a change from another loop. Changes of one loop must arrive in the order in which it made them. A
+    /// presence that is already known, or the end of an unknown one, has no effect.
     public mutating func apply(_ change: PresenceChange) {
         if let known = trackers[change.tracker] {
             if known.ref == change.joined?.ref { return }
@@ -94,8 +97,8 @@ public struct PresenceBook: ~Copyable, Sendable {
         trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
     }
 
-    /// Returns the presences of a loop's channels as changes, for a loop that comes late: in the order in which they
-    /// were tracked.
+    /// Returns the presences of a loop's channels as changes, in the order in which they were tracked. Used for a loop
+    /// that starts later than the others.
     public func changes(of loop: UInt16) -> [PresenceChange] {
         let tracked = trackers.filter { $0.key.loop == loop }.sorted { $0.value.ref < $1.value.ref }
         return tracked.map { tracker, tracked in
@@ -118,26 +121,27 @@ public struct PresenceBook: ~Copyable, Sendable {
         return number
     }
 
-    /// Notes that a topic changes, before a presence comes or goes in it.
+    /// Marks a topic as changed, before a presence is added to it or removed from it.
     private mutating func note(_ topic: Int) {
         if !topics[topic].isChanged { changed.append(topic) }
     }
 
     // MARK: Messages to members
 
-    /// Appends the object of a `presence_state`: everything that members of the topic have been told so far. A member
+    /// Appends the object of a `presence_state`: the presences of which the topic's members have been sent. A member
     /// that gets the state must also get the topic's next difference.
     public func appendState(of topic: TopicName, to writer: inout ByteWriter) {
         guard let number = numbers[topic] else { return writer.append("{}") }
         topics[number].appendTold(to: &writer)
     }
 
-    /// True if members of any topic must be told of changes.
+    /// True if some topic has changes that its members have not been sent.
     public var hasDiffs: Bool { !changed.isEmpty }
 
-    /// Writes the `presence_diff` object of the next topic that changed since its members were last told: all that came
-    /// and all that went, together. Returns the topic; nil if there is no more. Skips topics that nobody listens to on
-    /// this loop.
+    /// Writes the `presence_diff` object of the next changed topic, with all presences added and removed since its
+    /// members were last sent a difference. Returns the topic; nil if there is no more.
+    ///
+    /// - Parameter isWanted: false for a topic without listeners on this loop, which is skipped.
     public mutating func takeDiff(
         into writer: inout ByteWriter, isWanted: (TopicName) -> Bool = { _ in true }
     ) -> TopicName? {

@@ -1,15 +1,15 @@
 import Bytes
 
-/// One tracked presence as clients see it, written once and shared by all loops.
+/// Tracked presence in the JSON form that clients receive. It is written once, and all loops share it.
 public struct PresenceMeta: Sendable, Hashable {
     public let ref: PresenceRef
-    /// Offset in `json` of the client's own part: its members and the closing brace.
+    /// Offset in `json` at which the client's own members begin, followed by the closing brace.
     private let start: UInt16
-    /// JSON object: `phx_ref`, `phx_ref_prev` if this presence follows another one, and the members that the client
-    /// tracked.
+    /// JSON object with `phx_ref`, `phx_ref_prev` if this presence replaces another of the tracker, and the client's
+    /// members.
     public let json: [UInt8]
 
-    /// Creates a presence. `members` ends with the brace that closes the object.
+    /// Creates a presence. `members` must end with the brace that closes the object.
     init(_ ref: PresenceRef, previous: PresenceRef?, members: RawSpan) {
         var writer = ByteWriter(capacity: members.byteCount + 80)
         writer.append("{\"phx_ref\":\"")
@@ -37,14 +37,14 @@ public struct PresenceMeta: Sendable, Hashable {
         }
     }
 
-    /// Appends the object that the client tracked, without space between its tokens.
+    /// Appends the object that the client tracked, without whitespace between tokens.
     public func appendPayload(to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         writer.append(members)
     }
 
-    /// Appends the members of an object and its closing brace, without space between tokens. Leaves out members that
-    /// only the hub may set.
+    /// Appends the members of an object and its closing brace, without whitespace between tokens. Leaves out members
+    /// that only the hub may set.
     static func appendMembers(of payload: RawSpan, to writer: inout ByteWriter) throws(PresenceRefusal) {
         guard !payload.isEmpty else { return writer.append("}") }
         do throws(ByteError) {
@@ -98,10 +98,10 @@ public struct PresenceMeta: Sendable, Hashable {
     }
 }
 
-/// Channel that tracks a presence, at most one at a time.
+/// Channel that tracks a presence. A channel tracks at most one at a time.
 public struct PresenceTracker: Sendable, Hashable {
     public let loop: UInt16
-    /// Number of the channel, which its loop does not reuse while the project lives.
+    /// Number of the channel on its loop, which is not reused while the project runs.
     public let channel: UInt64
 
     public init(loop: UInt16, channel: UInt64) {
@@ -110,22 +110,22 @@ public struct PresenceTracker: Sendable, Hashable {
     }
 }
 
-/// Change of one tracker's presence, for the other loops and for code that records it.
+/// Change of one tracker's presence, sent to the other loops.
 public struct PresenceChange: Sendable, Hashable {
     public let tracker: PresenceTracker
     public let topic: TopicName
-    /// Key as a JSON string, with its quotes.
+    /// Key as a JSON string, including its quotes.
     public let key: [UInt8]
-    /// Presence from now on; nil if it has ended.
+    /// New presence; nil if the presence has ended.
     public let joined: PresenceMeta?
-    /// Presence before the change; nil if there was none.
+    /// Former presence; nil if there was none.
     public let left: PresenceMeta?
 
-    /// Memory that the change takes while it is on its way.
+    /// Estimated memory of the change while it waits for another loop.
     public var byteCount: Int { 128 + key.count + (joined?.json.count ?? 0) }
 }
 
-/// Reason why a presence is not tracked.
+/// Reason why the hub refuses to track a presence.
 public enum PresenceRefusal: Error, Sendable, Hashable {
     case notAnObject
     case tooLarge
@@ -134,11 +134,11 @@ public enum PresenceRefusal: Error, Sendable, Hashable {
     case tooManyTopics
 }
 
-/// Limits of a project's presence on one loop. A presence that another loop tracks is never refused.
+/// Limits of a project's presence on one loop. A loop does not apply them to presences of other loops.
 public struct PresenceLimits: Sendable, Hashable {
     public var maximumTopics: Int
     public var maximumMetasPerTopic: Int
-    /// Maximum size of a tracked object, without space between tokens.
+    /// Maximum size in bytes of a tracked object, without whitespace between tokens.
     public var maximumMetaBytes: Int
 
     public init(maximumTopics: Int, maximumMetasPerTopic: Int, maximumMetaBytes: Int) {

@@ -1,10 +1,10 @@
 import Bytes
 
-/// Name of one tracked presence, unique for all time: `phx_ref`. Later refs are greater as long as the clock goes
-/// forward.
+/// Value of `phx_ref`: unique identifier of one tracked presence. Later ones are greater, as long as the clock does not
+/// go back.
 ///
-/// A ref has 48 bits of milliseconds, 16 bits of a sequence, the loop, and a number drawn at the loop's start. So no
-/// two loops and no two runs make the same ref.
+/// A ref consists of 48 bits of milliseconds, a sequence of 16 bits, the loop's number, and a random number drawn when
+/// the loop started. So different loops or runs never make the same ref.
 public struct PresenceRef: Sendable, Hashable, Comparable, BitwiseCopyable {
     let time: UInt64
     let origin: UInt32
@@ -16,7 +16,7 @@ public struct PresenceRef: Sendable, Hashable, Comparable, BitwiseCopyable {
     static let textBytes = 16
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    /// Appends 16 digits of base64url (RFC 4648 §5).
+    /// Appends the ref as 16 digits of base64url (RFC 4648 §5).
     public func append(to writer: inout ByteWriter) {
         for shift in stride(from: 58, through: 4, by: -6) { appendDigit(time >> UInt64(shift), to: &writer) }
         appendDigit((time & 15) << 2 | UInt64(origin >> 30), to: &writer)
@@ -34,7 +34,7 @@ public struct PresenceRef: Sendable, Hashable, Comparable, BitwiseCopyable {
     }
 }
 
-/// Generator of the refs of one loop.
+/// Generator of refs for one loop.
 public struct PresenceRefs: ~Copyable, Sendable {
     private var last: UInt64 = 0
     private let origin: UInt32
@@ -43,8 +43,8 @@ public struct PresenceRefs: ~Copyable, Sendable {
         origin = UInt32(loop) << 16 | UInt32(salt)
     }
 
-    /// Returns the next ref. `milliseconds` is the time since 1970. If the clock stands still or goes back, the refs
-    /// count on from the last one.
+    /// Returns the next ref. `milliseconds` is the Unix time. If the clock stops or goes back, refs continue from the
+    /// last one.
     public mutating func next(at milliseconds: UInt64) -> PresenceRef {
         last = max(last + 1, (milliseconds & 0xffff_ffff_ffff) << 16)
         return PresenceRef(time: last, origin: origin)

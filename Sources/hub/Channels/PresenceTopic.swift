@@ -1,18 +1,18 @@
 import Bytes
 
-/// Presence in one topic, in the order in which it is written: by key, then by ref.
+/// Presences in one topic, sorted as they are written: by key, then by ref.
 ///
-/// Presences that came or went since members were last told are still among the entries. So the topic can write both
-/// what members know and what they must be told next.
+/// Entries also include presences that were added or removed since members were last sent a difference. So the topic
+/// can write both what members know and the next difference.
 struct PresenceTopic: Sendable {
     enum Standing: UInt8 {
-        /// Members know of the presence.
+        /// Members have been sent the presence.
         case told
-        /// The presence came since members were last told.
+        /// The presence was added, and members have not been sent it.
         case coming
-        /// Members know of the presence, which has gone since.
+        /// The presence was removed, and members have not been told.
         case going
-        /// The presence came and went since members were last told.
+        /// The presence was added and removed, and members have not been sent either.
         case passing
     }
 
@@ -24,9 +24,9 @@ struct PresenceTopic: Sendable {
 
     let name: TopicName
     private(set) var entries: [Entry] = []
-    /// Number of presences that are there now.
+    /// Number of presences that exist now.
     private(set) var presentCount = 0
-    /// True if a presence came or went since members were last told.
+    /// True if a presence was added or removed since members were last sent a difference.
     private(set) var isChanged = false
 
     init(_ name: TopicName) { self.name = name }
@@ -58,7 +58,7 @@ struct PresenceTopic: Sendable {
         return entries[place].meta
     }
 
-    /// Notes that members have been told of all changes.
+    /// Records that members have been sent all changes.
     mutating func settle() {
         var kept = 0
         for index in entries.indices {
@@ -73,7 +73,7 @@ struct PresenceTopic: Sendable {
         isChanged = false
     }
 
-    /// Returns the index of the entry, or the index at which it would be inserted.
+    /// Returns the index of the entry, or the index at which to insert it.
     private func place(_ key: [UInt8], _ ref: PresenceRef) -> Int {
         var low = 0
         var high = entries.count
@@ -92,13 +92,13 @@ struct PresenceTopic: Sendable {
 
     // MARK: Writing
 
-    /// Appends the presences that members know of, as an object of keys.
+    /// Appends the presences that members know, as an object with the keys as names.
     func appendTold(to writer: inout ByteWriter) {
         append(to: &writer) { $0 == .told || $0 == .going }
     }
 
-    /// Appends the changes that members must be told of. Clients process joins before leaves, and some keep only the
-    /// first of a key's metas. So presences that are there stand before those that only passed.
+    /// Appends the changes since members were last sent a difference. Clients process joins before leaves, and some
+    /// keep only the first of a key's metas. So presences that still exist precede those that were added and removed.
     func appendDiff(to writer: inout ByteWriter) {
         writer.append("{\"joins\":{")
         append(.coming, to: &writer)
@@ -107,7 +107,7 @@ struct PresenceTopic: Sendable {
         writer.append("}}")
     }
 
-    /// Appends, key by key, the presences of this standing and then those that passed.
+    /// Appends, for each key, the presences with the given standing, followed by those that were added and removed.
     private func append(_ standing: Standing, to writer: inout ByteWriter) {
         var isFirst = true
         var begin = 0

@@ -1,13 +1,14 @@
-/// Limit on how often a channel may push presence: a number of pushes in a window. A window begins with the first push,
-/// and again with the first push after the window is over. The limit takes one word, because every channel that tracks
-/// has one.
+/// Limit on how often a channel may push presence: a number of pushes in each window. A window begins with the first
+/// push after the last window ended. The limit takes only 8 bytes, because each channel that tracks has one.
 public struct PresenceWindow: Sendable, Hashable, BitwiseCopyable {
-    /// Begin of the window in milliseconds, above 16 bits that count pushes; zero before the first push.
+    /// Begin of the window in milliseconds, shifted left by 16 bits; the lower 16 bits count pushes. Zero before the
+    /// first push.
     private var word: UInt64 = 0
 
     public init() {}
 
-    /// Counts a push. True if it is allowed. The clock is in milliseconds and does not go back.
+    /// Counts a push. Returns true if it is allowed. `milliseconds` is a clock that never goes back; `window` is in
+    /// milliseconds.
     public mutating func admit(at milliseconds: UInt64, maximum: Int, window: UInt64) -> Bool {
         let now = milliseconds & 0xffff_ffff_ffff
         let begin = word >> 16

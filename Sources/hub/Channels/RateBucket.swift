@@ -1,17 +1,17 @@
 import Synchronization
 
-/// Rate limit that all loops of a project share, without locks. A burst may use up the whole window, and an overdraft
-/// is over after one window at the latest.
+/// Rate limit that all loops of a project share without locks. A burst may use the amount of a whole window. An excess
+/// is paid back within one window at most.
 ///
-/// The bucket keeps one number: the time at which all that was taken would have been taken at exactly the rate. More
-/// may be taken as long as that time is less than a window ahead.
+/// The bucket stores one number: the time at which everything taken would have been due if it had been taken evenly at
+/// the rate. More may be taken while this time is less than one window ahead of the clock.
 public final class RateBucket: Sendable {
     private let window: UInt64
     private let rate: Atomic<UInt64>
     private let settled = Atomic<UInt64>(0)
 
-    /// Creates a bucket. `rate` is per second, 0 for no limit; `window` is in nanoseconds. A bucket that was not used
-    /// for a window may give rate × window at once.
+    /// Creates a bucket. `rate` is per second, 0 for no limit; `window` is in nanoseconds. After a window without use,
+    /// rate × window can be taken immediately.
     public init(rate: Int, window: UInt64) {
         precondition(window > 0 && window <= 1 << 60, "a window is some time, and not centuries")
         self.window = window
@@ -20,7 +20,7 @@ public final class RateBucket: Sendable {
 
     public func setRate(_ rate: Int) { self.rate.store(UInt64(clamping: rate), ordering: .relaxed) }
 
-    /// Takes the whole count, even if less is left. Takes nothing and returns false if nothing was left before.
+    /// Takes the count, even if less is left. Returns false and takes nothing if nothing is left.
     @discardableResult
     public func take(_ count: Int = 1, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
@@ -29,7 +29,7 @@ public final class RateBucket: Sendable {
         while true {
             let begin = max(old, nanoseconds)
             guard begin - nanoseconds < window else { return false }
-            // Two windows ahead at most: after a huge message others wait for one window and not for hours.
+            // The excess is limited to one window, so that a huge message does not block others for longer than that.
             let new = min(begin &+ cost, nanoseconds &+ window &+ window)
             let (exchanged, original) = settled.compareExchange(expected: old, desired: new, ordering: .relaxed)
             if exchanged { return true }
@@ -39,15 +39,15 @@ public final class RateBucket: Sendable {
 
     public func isExhausted(at nanoseconds: UInt64) -> Bool { !fits(0, at: nanoseconds) }
 
-    /// True if the count could be taken without overdrawing.
+    /// True if the count can be taken without exceeding the limit.
     public func fits(_ count: Int, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
         let ahead = ahead(at: nanoseconds)
         return ahead < window && ahead &+ cost(count) <= window
     }
 
-    /// Returns the window's average now. A begun unit counts as a whole one, so that no client is refused while it is
-    /// told that some is left.
+    /// Returns the average use of the last window. A fraction counts as one, so that no client is refused although the
+    /// level says that some is left.
     public func level(at nanoseconds: UInt64) -> RateLevel {
         let limit = rate.load(ordering: .relaxed)
         let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
@@ -63,7 +63,7 @@ public final class RateBucket: Sendable {
         return settled > nanoseconds ? settled - nanoseconds : 0
     }
 
-    /// Returns the cost in nanoseconds, which is never more than two windows.
+    /// Returns the cost of the count in nanoseconds, at most two windows.
     private func cost(_ count: Int) -> UInt64 {
         let rate = rate.load(ordering: .relaxed)
         guard rate > 0, count > 0 else { return 0 }
@@ -72,7 +72,7 @@ public final class RateBucket: Sendable {
     }
 }
 
-/// Use of a rate, per second.
+/// Use of a rate limit, per second.
 public struct RateLevel: Sendable, Hashable {
     public let rolling: Int
     /// Maximum per second; 0 means no limit.

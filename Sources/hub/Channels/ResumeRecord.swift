@@ -1,14 +1,15 @@
 import Bytes
 import EventLog
 
-/// Stored form of a resume registry: records of one size. Each record is whole or does not count, so that the process
-/// may end at any moment.
+/// Stored form of a resume registry: records of equal size. An incomplete record is ignored, so that the process may
+/// end at any moment.
 extension ResumeRegistry {
     public static let recordBytes = 64
-    /// Number of records before the entries: the secret for the keys, then the loops' marks.
+    /// Number of records before the entries: one with the secret for the keys, then one for each loop's acknowledged
+    /// position.
     static let headRecords = 256
 
-    /// Secret with which keys are hashed. Keys of a book with another secret have no meaning.
+    /// Secret with which keys are hashed. A key has no meaning in a registry with another secret.
     public struct Secret: Hashable, Sendable {
         public let first: UInt64
         public let second: UInt64
@@ -19,10 +20,10 @@ extension ResumeRegistry {
         }
     }
 
-    /// Returns the changes since the last call: bytes, and their place in the file. The caller must write the changes
-    /// in this order, because the process may end between any two. An entry gets a mark of its own before its loop's
-    /// mark moves on. An entry that another one replaces is released, or its index reused, only after the other one is
-    /// written.
+    /// Returns the changes since the last call, as bytes and their byte position in the file. The caller must write
+    /// them in this order, because the process may end between any two. An entry gets its own position before its
+    /// loop's position changes. An entry that another one replaces is written as free, and its index reused, only after
+    /// the other one is written.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
         written.formUnion(underWay.kept)
@@ -60,9 +61,9 @@ extension ResumeRegistry {
     /// First record of a file.
     public struct Head: Equatable, Sendable {
         public var secret: Secret
-        /// Start of the computer on which the file was written, see `TimeSource.boot`, and the seconds since 1970 then,
-        /// by the file's own clock.
+        /// Boot of the computer on which the file was written, as in `TimeSource.boot`.
         public var boot: UInt64
+        /// Unix time in seconds at that boot, by the clock that the file's expiry times use.
         public var bootSeconds: Int64
 
         public init(secret: Secret, boot: UInt64, bootSeconds: Int64) {
@@ -71,7 +72,7 @@ extension ResumeRegistry {
             self.bootSeconds = bootSeconds
         }
 
-        /// Reads the first record; nil if the file is not a resume registry.
+        /// Reads the first record. Returns nil if the file is not a resume registry.
         public init?(of file: RawSpan) {
             guard let record = Record(file, 0), record.words[0] == magic else { return nil }
             secret = Secret(first: record.words[1], second: record.words[2])
@@ -84,7 +85,8 @@ extension ResumeRegistry {
         }
     }
 
-    /// Restores the book from a file. A record that is not whole counts as absent.
+    /// Restores the registry from a file. An incomplete record counts as absent. `now` and `expires` are in seconds on
+    /// the file's clock.
     public mutating func restore(_ file: RawSpan, now: Int64, until expires: Int64) {
         let marks: [EventLogPosition?] = (1..<Self.headRecords).map { number in
             guard let record = Record(file, number), record.words[0] == 1 else { return nil }
@@ -95,11 +97,11 @@ extension ResumeRegistry {
         restore(written, marks, now: now, until: expires)
     }
 
-    /// Number at the beginning of each file, with the version of the format.
+    /// Number at the beginning of each file; it includes the version of the format.
     private static let magic: UInt64 = 0x0100_4441_5645_4c54
 
     private struct Record {
-        /// Seven words. In the file, their checksum follows.
+        /// Seven words, which are followed in the file by their checksum.
         var words: [UInt64]
 
         init(words: [UInt64]) { self.words = words + Array(repeating: 0, count: 7 - words.count) }

@@ -1,7 +1,7 @@
 import Bytes
 import EventLog
 
-/// Identity of a channel across sockets: channels of the same login with the same topic and bindings have the same key.
+/// Identity of a channel across sockets. Channels of the same login with the same topic and bindings have the same key.
 public struct ResumeKey: Hashable, Sendable {
     let high: UInt64
     let low: UInt64
@@ -12,38 +12,39 @@ public struct ResumeKey: Hashable, Sendable {
     }
 }
 
-/// Positions of channels whose clients may come back. The book has channels that are here and, for a grace period,
-/// channels whose sockets broke without a leave. The loops report arrivals, acknowledged positions and departures; the
-/// book says from where a joining client resumes. The book has no clock.
+/// Positions of channels whose clients may return. The registry has entries for connected channels and, for a grace
+/// period, for channels whose sockets broke without a leave. The loops report arrivals, acknowledged positions and
+/// departures. The registry decides from which position a joining client resumes. It has no clock.
 ///
-/// A client numbers its messages for as long as it lives, across all of its sockets. So a client whose first number is
-/// higher than a channel's last one may be the same client; a client that begins at one is another. Several clients of
-/// one login (windows of a browser) cannot be told apart for sure. A joining client then resumes from the lowest of
-/// their positions: some changes may come twice, and none is left out.
+/// A client numbers its messages across all its sockets. So a client whose first number on a socket is higher than a
+/// channel's last number may be that channel's client. A client that begins at one is a new one. Several clients of one
+/// login (browser windows) cannot be distinguished reliably. A joining client then resumes from the lowest of their
+/// positions: it may receive some changes twice, but misses none.
 public struct ResumeRegistry: Sendable {
-    /// Index of a channel's entry in the book, valid while the channel is here.
+    /// Index of a channel's entry in the registry, valid while the channel is connected.
     public typealias Place = UInt32
 
+    /// Position from which a returning client resumes, with its entry in the registry.
     public struct Claim: Hashable, Sendable {
         public let mark: EventLogPosition
-        /// True if something was missing and the client was not told.
+        /// True if the client may have missed something and has not been told.
         public let owesLoss: Bool
-        /// Index of the entry that the client has from here on; nil if the book has no room.
+        /// Index of the client's entry from now on; nil if the registry has no room.
         public let place: Place?
     }
 
-    /// Answer about a joining client, from its message numbers and this book. The book has a maximum and drops entries.
-    /// A client that continues gets the place it left, or `unknown`, which the client must be told.
+    /// Decision about a joining client, from the number of its first message and the registry's entries.
     public enum Arrival: Hashable, Sendable {
-        /// The client's first message ever: there is nothing that it could have missed.
+        /// The client sends its first message ever, so that it cannot have missed anything.
         case begins
+        /// The client returns and resumes from the position in the claim.
         case goesOn(Claim)
-        /// The client was connected before, and nothing is known of it: it never was in the book, its grace period has
-        /// passed, or its entry was dropped for lack of room.
+        /// The client was connected before, but the registry has no entry for it: it never had one, its grace period is
+        /// over, or the entry was dropped for lack of room. The hub must tell the client.
         case unknown
     }
 
-    /// Address and socket of a client, against which an entry counts.
+    /// Client address and socket to which an entry is charged, when the registry lacks room.
     public struct Taker: Hashable, Sendable {
         let address: UInt32
         let socket: UInt32
@@ -54,37 +55,40 @@ public struct ResumeRegistry: Sendable {
         }
     }
 
-    /// Position that a client has acknowledged, and whether the client was not told of something missing.
+    /// Position that a client has acknowledged, and whether the client must still be told that something may be
+    /// missing.
     public typealias Stand = (mark: EventLogPosition, owesLoss: Bool)
 
     struct Entry: Sendable {
         enum Standing: UInt8 { case free, here, gone }
 
         var standing = Standing.free
-        /// True if the entry has a mark of its own. Until then its loop's mark applies.
+        /// True if the entry has its own position. Otherwise the position of its loop applies.
         var hasOwnMark = false
         var owesLoss = false
         var loop: UInt16 = 0
-        /// Highest number seen among the messages of the entry's client.
+        /// Highest message number that the hub has received from the entry's client.
         var lastRef: UInt32 = 0
         var key = ResumeKey(high: 0, low: 0)
         var mark = EventLogPosition(epoch: 0, offset: 0)
-        /// Expiry in seconds on the clock of the book's owner, which never jumps.
+        /// Expiry time in seconds on the owner's clock, which never jumps.
         var expires: Int64 = 0
         var taker = Taker(address: 0, socket: 0)
-        /// True if the entry was gone at a restart, which has given it a new grace period.
+        /// True if the entry's client was already disconnected at a restart, which gave the entry another grace period.
         var outlivedRestart = false
-        /// Time at which a joining client was taken for the entry's client, on the clock of the entry's loop; 0 for
-        /// never.
+        /// Time at which the registry took a joining client for this entry's client, on the loop's monotonic clock; 0
+        /// if never.
         var succeeded: UInt64 = 0
-        /// True if the entry's client may be the same as that of another entry with the same key, and has not answered
-        /// since. That is so if a joining client was taken for it before a restart, or if another entry had a higher
-        /// number when it arrived. A loop that stood still may read messages of a socket that the client left long ago.
+        /// True if the entry may belong to the same client as another entry with the same key, and the client has not
+        /// answered since. This is so if a joining client was taken for it before a restart, or if another entry had a
+        /// higher number when this one arrived. A stalled loop may still read messages from a socket that the client
+        /// has left long ago.
         var isDoubtful = false
-        /// Time at which the entry arrived in doubt.
+        /// Time at which the entry arrived in doubt, on the loop's monotonic clock; 0 if it did not.
         var doubtedAt: UInt64 = 0
-        /// Index of the next entry with the same key; the entry's own index if there is none.
+        /// Index of the next entry with the same key; its own index if it is the last one.
         var next: UInt32 = 0
+        /// True if the entry has changes that were not returned for writing.
         var isDirty = false
     }
 
@@ -92,23 +96,26 @@ public struct ResumeRegistry: Sendable {
     var entries: [Entry] = []
     private var free: [UInt32] = []
     private var firsts: [ResumeKey: UInt32] = [:]
-    /// Entries that have gone, with their expiry, in order of expiry. Entries before `leavingHead` are done.
+    /// Entries of disconnected clients with their expiry time, in order of expiry. Elements before `leavingHead` are
+    /// done.
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
     public private(set) var goneCount = 0
-    /// Number of entries dropped before their time and of clients that found no room, since the last question.
+    /// Number of entries dropped early, and of clients for which there was no room, since the last `takeEvicted`.
     private var evicted = 0
     private var takenByAddress: [UInt32: Int] = [:]
     private var takenBySocket: [UInt32: Int] = [:]
-    /// Seed that decides which entries are considered for an eviction.
+    /// State of the random numbers that choose which entries may be evicted.
     private var lot: UInt64 = 1
-    /// Positions that the channels of each loop have acknowledged, for channels without a mark of their own.
+    /// Acknowledged position of each loop, for channels without their own.
     private(set) var loopMarks: [EventLogPosition?]
+    /// Entries that may belong to the same client as another one.
     private var doubted: Set<UInt32> = []
+    /// Entries to return at the next `takeChanges`.
     var dirty: [UInt32] = []
-    /// Entries that are certainly in use on the disk.
+    /// Entries that the file on the disk surely contains as in use.
     var written: Set<UInt32> = []
-    /// Entries that were last given to be written: those in use, and those that are free now.
+    /// Entries that `takeChanges` last returned: those in use, and those that are free now.
     var underWay: (kept: [UInt32], left: [UInt32]) = ([], [])
     var marksAreDirty = false
 
@@ -122,7 +129,8 @@ public struct ResumeRegistry: Sendable {
 
     // MARK: Clients that are here
 
-    /// Adds an entry and returns its index; nil if there is no room. The client is then `unknown` when it comes back.
+    /// Adds an entry for a connected client and returns its index. Returns nil if there is no room: the client will
+    /// then be `unknown` when it returns.
     public mutating func arrive(
         _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at mark: EventLogPosition, owesLoss: Bool,
         now: UInt64
@@ -141,8 +149,8 @@ public struct ResumeRegistry: Sendable {
         return place
     }
 
-    /// Records the position that an entry's client has acknowledged: the mark, or its loop's mark if that is nil.
-    /// `heard` is a time after which something came from the client.
+    /// Records the position that an entry's client has acknowledged. If `mark` is nil, its loop's position applies. The
+    /// client sent something after the time `heard`.
     public mutating func stand(
         _ place: Place, at mark: EventLogPosition?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
@@ -155,7 +163,7 @@ public struct ResumeRegistry: Sendable {
         touch(place)
     }
 
-    /// Ends a doubt: a client that is heard after the doubt began is a client of its own.
+    /// Ends the doubt about an entry, if its client sent something after the doubt began: it is then a separate client.
     private mutating func hear(_ place: Place, _ heard: UInt64) {
         if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         if heard > entries[Int(place)].doubtedAt { entries[Int(place)].isDoubtful = false }
@@ -167,14 +175,14 @@ public struct ResumeRegistry: Sendable {
         marksAreDirty = true
     }
 
-    /// Removes the entry of a client that left on purpose, and is not expected back.
+    /// Removes the entry of a client that left its channel on purpose.
     public mutating func leave(_ place: Place) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot leave")
         release(place)
     }
 
-    /// Marks an entry as gone, because its socket broke. `heard` is a time after which something came from its client.
-    /// If that is after another client was taken for this one, the two are different clients.
+    /// Marks an entry's client as disconnected, because its socket broke. The client sent something after the time
+    /// `heard`. If that is after another client was taken for this one, they are different clients.
     public mutating func depart(_ place: Place, owesLoss: Bool, heard: UInt64, until expires: Int64) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot go")
         hear(place, heard)
@@ -198,10 +206,10 @@ public struct ResumeRegistry: Sendable {
 
     // MARK: Clients that come
 
-    /// Decides from the number of a client's first message on its socket whether the client begins or resumes, and
-    /// where.
+    /// Decides if a joining client is new or resumes, and from which position. The decision uses the number of the
+    /// client's first message on its socket.
     ///
-    /// - Parameter key: nil for a client that cannot be told from others, and so is not in the book.
+    /// - Parameter key: nil for a client that cannot be distinguished from others, which has no entry.
     public mutating func arrival(
         _ key: ResumeKey?, of taker: Taker, firstRef: UInt32, on loop: Int, now: UInt64
     ) -> Arrival {
@@ -223,13 +231,14 @@ public struct ResumeRegistry: Sendable {
         forEach(of: key) { place, entry in
             guard mayBe(entry), entry.succeeded == 0, let mark = mark(of: entry) else { return }
             let least = claimed.map { $0.mark.offset < mark.offset ? $0.mark : mark } ?? mark
-            // If a new log was begun, offsets of the two epochs cannot be compared: the other one may be further back.
+            // Offsets of different epochs cannot be compared, so the client may miss something.
             let isOfAnotherLog = claimed.map { $0.mark.epoch != mark.epoch } ?? false
             claimed = (least, entry.owesLoss || claimed?.owesLoss == true || isOfAnotherLog)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
         }
         guard let claimed, let closest else { return nil }
-        // A client that comes later for one of the other entries may be the client that stood at this mark.
+        // A client that returns later for one of the other entries may be the one that had acknowledged only this
+        // position.
         var others: [UInt32] = []
         forEach(of: key) { place, entry in
             if place != closest, entry.standing == .gone, mayBe(entry) { others.append(place) }
@@ -245,8 +254,9 @@ public struct ResumeRegistry: Sendable {
             place: takeOver(closest, from: claimed, key, of: taker, firstRef, loop, now))
     }
 
-    /// True if the client's numbers continue those of an entry that is not in doubt. The client is then that one. A
-    /// doubtful entry has most likely come back under another entry, and would put the client back by far.
+    /// True if the client's message numbers continue those of an entry without doubt: the client is then that one.
+    /// Doubtful entries are ignored, because their client probably has another entry, and their positions may be much
+    /// older.
     private func hasPredecessor(of firstRef: UInt32, _ key: ResumeKey) -> Bool {
         var isFound = false
         forEach(of: key) { _, entry in
@@ -256,11 +266,11 @@ public struct ResumeRegistry: Sendable {
         return isFound
     }
 
-    /// Number of a client's messages that may never have arrived before its socket was cut.
+    /// Number of a client's last messages that may have been lost when its socket broke.
     private static let lostOnTheWay: UInt32 = 8
 
-    /// Returns the entry to a client that left `place` and joins again on the same socket. If another client was taken
-    /// for it meanwhile, adds a new entry.
+    /// Gives the entry at `place` back to a client that joins again on the same socket. If another client has taken
+    /// that entry, adds a new one.
     public mutating func comeBack(
         to place: Place?, _ key: ResumeKey, of taker: Taker, on loop: Int, lastRef: UInt32, at stand: Stand,
         now: UInt64
@@ -274,8 +284,8 @@ public struct ResumeRegistry: Sendable {
         return takeOver(place, from: stand, key, of: taker, lastRef, loop, now)
     }
 
-    /// Gives an entry to a joining client. The book never knows less of this client than of the one that went, because
-    /// the process may end at any moment.
+    /// Gives an entry to a joining client. At every moment the registry has the position of the former client or of the
+    /// new one, because the process may end at any moment.
     private mutating func takeOver(
         _ place: Place, from stand: Stand, _ key: ResumeKey, of taker: Taker, _ firstRef: UInt32,
         _ loop: Int, _ now: UInt64
@@ -303,8 +313,8 @@ public struct ResumeRegistry: Sendable {
         return place
     }
 
-    /// Returns the doubtful entries of a loop, whose clients must show that they are clients of their own. The loop
-    /// asks until they have answered or gone: messages that were under way at the first question prove nothing.
+    /// Returns the doubtful entries of a loop. The loop asks their clients until they answer or disconnect. Messages
+    /// that were on their way when the doubt began do not end it.
     public mutating func takeDoubted(on loop: Int) -> [Place] {
         doubted = doubted.filter { place in
             let entry = entries[Int(place)]
@@ -326,7 +336,7 @@ public struct ResumeRegistry: Sendable {
 
     // MARK: Room
 
-    /// Removes the entries whose grace period is over.
+    /// Removes the entries whose grace period is over. `now` is in seconds on the owner's clock.
     public mutating func expire(now: Int64) {
         while leavingHead < leaving.count, leaving[leavingHead].expires <= now { forgetFirst() }
         if leavingHead > 1024, leavingHead * 2 > leaving.count {
@@ -341,28 +351,27 @@ public struct ResumeRegistry: Sendable {
         if isGone(place, until: expires) { release(place) }
     }
 
-    /// True if the place still belongs to the entry that is gone until `expires`; another entry may have taken the
-    /// place since.
+    /// True if the entry at the index is still the disconnected one that expires at `expires`. Another entry may have
+    /// reused the index.
     private func isGone(_ place: UInt32, until expires: Int64) -> Bool {
         entries[Int(place)].standing == .gone && entries[Int(place)].expires == expires
     }
 
-    /// Removes entries that came back or were dropped from the list of gone entries, before the list grows beyond the
-    /// book.
+    /// Removes elements of `leaving` whose clients returned or whose entries were dropped, before the list becomes
+    /// larger than the registry.
     private mutating func dropPast() {
         guard leaving.count - leavingHead > 2 * maximum + 1024 else { return }
         leaving = leaving[leavingHead...].filter { isGone($0.place, until: $0.expires) }
         leavingHead = 0
     }
 
-    /// Returns how many entries were dropped before their time, and how many clients found no room, since the last
-    /// call.
+    /// Returns the number of entries dropped early and of clients for which there was no room, since the last call.
     public mutating func takeEvicted() -> Int {
         defer { evicted = 0 }
         return evicted
     }
 
-    /// Largest number of entries that one address may take: three quarters of the book.
+    /// Maximum number of entries of one address: three quarters of the registry.
     private var maximumOfAddress: Int { max(1, maximum - maximum / 4) }
 
     private mutating func takeFree(for taker: Taker) -> UInt32? {
@@ -380,9 +389,9 @@ public struct ResumeRegistry: Sendable {
         return free.popLast()
     }
 
-    /// Returns the entry that makes room for a newcomer: the gone entry whose address, and then whose socket, takes
-    /// most of the book. Nil if that is the newcomer. Only a sample is considered, so that a crowd costs no more than a
-    /// few.
+    /// Returns the entry to drop for a new client: that of a disconnected client whose address, and then whose socket,
+    /// has most entries. Returns nil if the new client itself has more. Looks at a sample only, so that the work does
+    /// not grow with the registry.
     private mutating func dispensable(for taker: Taker, onlyOfAddress: Bool) -> UInt32? {
         var best: (place: UInt32, weight: Weight)?
         let newcomer = weight(of: taker)
@@ -400,7 +409,7 @@ public struct ResumeRegistry: Sendable {
                 best = (place, weight)
                 continue
             }
-            // Among equal takers, the one that is gone longest.
+            // Among equals, the entry that expires first is dropped.
             let isLonger = expires < entries[Int(known.place)].expires
             if known.weight < weight || known.weight == weight && isLonger { best = (place, weight) }
         }
@@ -464,7 +473,7 @@ public struct ResumeRegistry: Sendable {
         entries[Int(before)].next = entry.next == place ? before : entry.next
     }
 
-    /// Marks all entries as not written, because nothing shows what was written last.
+    /// Marks all entries as not written, because it is unknown what the file contains.
     public mutating func touchAll() {
         marksAreDirty = true
         underWay = ([], [])
@@ -479,7 +488,7 @@ public struct ResumeRegistry: Sendable {
 
     // MARK: After a restart
 
-    /// Restores the entries that an earlier process wrote. All entries that were here are now gone.
+    /// Restores the entries that an earlier process wrote. All of its clients count as disconnected.
     mutating func restore(_ written: [Entry?], _ marks: [EventLogPosition?], now: Int64, until expires: Int64) {
         precondition(entries.isEmpty, "a book that was begun is not restored")
         for var entry in written.prefix(maximum) {
@@ -496,10 +505,9 @@ public struct ResumeRegistry: Sendable {
             }
             entry.standing = .gone
             entry.hasOwnMark = true
-            // The absence of the hub does not count against a client, but only once. A client that has come back may
-            // have left an entry at its former position. With every restart, that entry would put the client back
-            // there. The new expiry is not later than that of clients that leave from now on, because the list is in
-            // order.
+            // The restart does not shorten a client's grace period, but only once. A client that has returned may have
+            // left an old entry. With every restart, that entry would make it resume from its former position. The new
+            // expiry is not later than that of clients that disconnect from now on, because the list is sorted.
             entry.expires = isHere || !entry.outlivedRestart ? expires : min(entry.expires, expires)
             entry.outlivedRestart = true
             entries[Int(place)] = entry

@@ -1,13 +1,13 @@
-/// Acknowledged offset of a socket, which the client's WebSocket stack reports by answering pings.
+/// Acknowledged offset of a socket. The client's WebSocket stack acknowledges by answering pings.
 ///
-/// A ping that follows sent changes carries the offset up to which the log had been delivered. The same bytes come back
-/// when the client has read up to there. At most one ping is under way. Marks of the log are offsets.
+/// After changes, the hub sends a ping with the log offset up to which it has delivered. The answer contains the same
+/// bytes, and arrives after the client has read everything before the ping. At most one ping is open.
 public struct SocketReceipt: Sendable {
     private enum State: Sendable {
-        /// The client has acknowledged all that it was sent.
+        /// The client has acknowledged everything that it was sent.
         case quiet
-        /// The client was sent something after `since`. `pinged` is the offset of a ping under way. `hasMore` is true
-        /// if more was sent after that ping.
+        /// The client was sent something after offset `since`. `pinged` is the offset of the open ping; nil if there is
+        /// none. `hasMore` is true if more was sent after the ping.
         case unconfirmed(since: UInt64, pinged: UInt64?, hasMore: Bool)
     }
 
@@ -15,20 +15,20 @@ public struct SocketReceipt: Sendable {
 
     public init() {}
 
-    /// Acknowledged offset; nil if the client has acknowledged all that it was sent.
+    /// Offset that the client has acknowledged; nil if it has acknowledged everything.
     public var since: UInt64? {
         if case .unconfirmed(let since, _, _) = state { since } else { nil }
     }
 
-    /// Offset of the ping under way; nil if there is none.
+    /// Offset of the open ping; nil if there is none.
     public var asked: UInt64? {
         if case .unconfirmed(_, let pinged, _) = state { pinged } else { nil }
     }
 
     public var awaitsPong: Bool { asked != nil }
 
-    /// Records that something was sent after offset `mark`, and nothing since the log was delivered up to `reached`.
-    /// Returns the offset to ping with, if a ping is due.
+    /// Records that changes after offset `mark` were sent, and that the log is delivered up to `reached`. Returns the
+    /// offset for a ping; nil if no ping is due because one is open.
     public mutating func sent(after mark: UInt64, upTo reached: UInt64) -> UInt64? {
         switch state {
         case .quiet: state = .unconfirmed(since: mark, pinged: reached, hasMore: false)
@@ -42,10 +42,11 @@ public struct SocketReceipt: Sendable {
     }
 
     public enum Answer: Hashable, Sendable {
-        /// The answer does not belong to the last ping.
+        /// The answer does not match the open ping.
         case none
+        /// The client has acknowledged everything.
         case quiet
-        /// More was sent after the ping, so another ping is due.
+        /// More was sent after the ping, so that another ping is due.
         case more
     }
 

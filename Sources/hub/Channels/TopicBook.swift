@@ -1,20 +1,20 @@
 import Bytes
 
-/// Topic of one loop. The number is reused when the topic is gone.
+/// Topic on one loop. Its number is reused after the topic is removed.
 public struct TopicID: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// Names of the topics in use, each with a number. Borrowed bytes are enough to find a topic.
+/// Names of the topics in use, each with a number. Topics are found by borrowed bytes, without copying.
 @usableFromInline
 struct TopicBook: ~Copyable, Sendable {
     private struct Topic {
-        /// Name of the topic; nil while the number is free.
+        /// Name of the topic; nil if the number is free.
         var name: TopicName?
         var hash: UInt64 = 0
-        /// The next topic in the same bucket.
+        /// Number of the next topic in the same bucket; `none` if it is the last one.
         var next: UInt32 = Self.none
         var users: UInt32 = 0
 
@@ -24,10 +24,11 @@ struct TopicBook: ~Copyable, Sendable {
     private let seed: UInt64
     private var topics: [Topic] = []
     private var free: [UInt32] = []
-    /// First topic of each bucket; the number of buckets is a power of two.
+    /// Number of the first topic in each bucket. The number of buckets is a power of two.
     private var buckets: [UInt32] = Array(repeating: Topic.none, count: 16)
 
-    /// Creates a book. A client that knows the seed can make topics that are slow to find.
+    /// Creates an empty book. A client that knew the seed could choose topics that are slow to find, so it is kept
+    /// secret.
     init(seed: UInt64) { self.seed = seed }
 
     var count: Int { topics.count - free.count }
@@ -45,7 +46,7 @@ struct TopicBook: ~Copyable, Sendable {
 
     var numbers: [UInt32] { topics.indices.filter { topics[$0].name != nil }.map { UInt32($0) } }
 
-    /// Adds a user to a topic and returns the topic's number. `isNew` is true if the topic had no user before.
+    /// Adds a user to a topic and returns the topic's number. `isNew` is true if the topic was created.
     mutating func use(_ subTopic: RawSpan, isPrivate: Bool) -> (number: UInt32, isNew: Bool) {
         let hash = hash(subTopic, isPrivate: isPrivate)
         if let number = find(subTopic, isPrivate: isPrivate, hash: hash) {
@@ -60,7 +61,7 @@ struct TopicBook: ~Copyable, Sendable {
         return (number, true)
     }
 
-    /// Removes a user from a topic. True if that was the last one, so that the topic is gone.
+    /// Removes a user from a topic. Returns true if it was the last one, so that the topic was removed.
     mutating func release(_ number: UInt32) -> Bool {
         precondition(topics[Int(number)].users > 0, "a topic that nobody uses")
         topics[Int(number)].users -= 1

@@ -1,9 +1,9 @@
 import Bytes
 
-/// Name of a topic: `realtime:` and the sub-topic, in one of two namespaces, whose messages never mix.
+/// Name of a topic: `realtime:` and the sub-topic. Private and public topics of the same name are separate.
 public struct TopicName: Sendable, Hashable {
     public let isPrivate: Bool
-    /// Name as clients write it, with the prefix; at least as long as the prefix.
+    /// Name as clients write it, with the prefix `realtime:`.
     public let full: [UInt8]
 
     private static let prefix = Array("realtime:".utf8)
@@ -23,7 +23,7 @@ public struct TopicName: Sendable, Hashable {
         full = Self.prefix + Array(subTopic.utf8)
     }
 
-    /// Name without the prefix, as REST, the database and policies use it; borrowed.
+    /// Name without the prefix, as REST, the database and policies use it; its bytes are borrowed.
     public var subTopic: RawSpan {
         @_lifetime(borrow self)
         get {

@@ -1,13 +1,13 @@
 import Bytes
 
-/// Place of a member, which stays the same until the member is removed.
+/// Index of a member in the table, which stays the same until the member is removed.
 public struct TopicPlace: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// Member of a topic, with its place.
+/// Member of a topic with its index.
 public struct TopicMember<Member: BitwiseCopyable>: BitwiseCopyable {
     public internal(set) var member: Member
     @usableFromInline var place: UInt32
@@ -20,15 +20,17 @@ public struct TopicMember<Member: BitwiseCopyable>: BitwiseCopyable {
 
 extension TopicMember: Sendable where Member: Sendable {}
 
-/// Topics of one loop, and the members that get their messages. Topics are found by sub-topics as bytes; members are
-/// numbers of the caller. The members of a topic lie side by side, for one pass over them.
+/// Topics of one loop, and the members that receive their messages. Topics are found by the bytes of the sub-topic.
+/// Members are values of the caller's type. The members of a topic are stored together, so that one pass reaches them
+/// all.
 ///
-/// A joining channel uses its topic, and is a member for as long as it may receive. A topic is removed with its last
-/// user. A place stays the same while other members come and go, and takes 16 bytes besides its member.
+/// A joining channel uses its topic, and is a member while it may receive. A topic is removed with its last user. A
+/// member's index stays the same while others are added and removed. A member costs 16 bytes besides its value.
 public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @usableFromInline struct Place: Sendable, BitwiseCopyable {
-        /// Number of the topic; `UInt32.max` while the place is free.
+        /// Number of the topic; `UInt32.max` if the place is free.
         @usableFromInline var topic: UInt32
+        /// Index of the member in the topic's roster.
         @usableFromInline var index: UInt32
 
         @usableFromInline init(topic: UInt32, index: UInt32) {
@@ -43,18 +45,18 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @usableFromInline var places: [Place] = []
     @usableFromInline var freePlaces: [UInt32] = []
 
-    /// Creates a table. The seed keeps clients from choosing topics that are slow to find.
+    /// Creates an empty table. A random seed prevents clients from choosing topics that are slow to find.
     public init(seed: UInt64 = .random(in: .min ... .max)) { book = TopicBook(seed: seed) }
 
     public var topicCount: Int { book.count }
     @inlinable public var memberCount: Int { places.count - freePlaces.count }
 
-    /// All topics, for messages that go to everybody.
+    /// All topics in use.
     public var topics: [TopicID] { book.numbers.map { TopicID(number: $0) } }
 
     // MARK: Topics
 
-    /// Uses a topic, which is made if nobody uses it yet. Each use is given back with `leave`.
+    /// Adds a user to a topic, and creates the topic if it has none. The caller calls `leave` for each use.
     public mutating func join(_ subTopic: RawSpan, isPrivate: Bool) -> TopicID {
         let (number, isNew) = book.use(subTopic, isPrivate: isPrivate)
         if isNew, Int(number) == rosters.count { rosters.append([]) }
@@ -62,7 +64,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         return TopicID(number: number)
     }
 
-    /// Gives back a use of a topic. The user's member must have been removed before.
+    /// Removes a user from a topic. The user's member must have been removed before.
     public mutating func leave(_ topic: TopicID) {
         guard book.release(topic.number) else { return }
         precondition(rosters[Int(topic.number)].isEmpty, "a member of a topic that nobody uses")
@@ -81,7 +83,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
 
     @inlinable
     public mutating func add(_ member: Member, to topic: TopicID) -> TopicPlace {
-        // The topic's number is given to another topic, whose messages the member would get.
+        // The number of an unused topic is given to another one, whose messages the member would receive.
         precondition(book.isUsed(topic.number), "a member of a topic that nobody uses")
         let index = rosters[Int(topic.number)].count
         precondition(index < Int(UInt32.max), "no more room in a topic")
@@ -107,7 +109,8 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @inlinable
     public func topic(at place: TopicPlace) -> TopicID { TopicID(number: checked(place).topic) }
 
-    /// Removes a member. The last member moves to its index; all other places stay the same.
+    /// Removes a member. The roster's last member moves to its position; the indices of all other members stay the
+    /// same.
     @inlinable
     public mutating func remove(_ place: TopicPlace) {
         let at = checked(place)
@@ -122,7 +125,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         shrink(Int(at.topic))
     }
 
-    /// Frees memory of a topic that once had many members.
+    /// Frees memory of a topic that had many more members before.
     @usableFromInline
     mutating func shrink(_ topic: Int) {
         guard rosters[topic].capacity > 64, rosters[topic].count < rosters[topic].capacity / 4 else { return }
@@ -132,7 +135,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
         rosters[topic] = smaller
     }
 
-    /// Returns the members of a topic now. Members that come and go later do not disturb a pass over the result.
+    /// Returns the current members of a topic. Later additions and removals do not affect the returned array.
     @inlinable
     public func members(of topic: TopicID) -> [TopicMember<Member>] { rosters[Int(topic.number)] }
 
