@@ -1,12 +1,12 @@
 import Diagnostics
 
-/// Wait of the log for bindings that cannot be placed. The wait is limited, whatever the catalog does meanwhile.
+/// Limited wait of a follower, which does not read the log while some channels' bindings cannot be placed.
 struct BindingStall {
-    /// Time at which a binding was last placed, or at which the wait began.
+    /// Monotonic time in nanoseconds at which a missing channel was last bound, or at which the wait began.
     private var since: UInt64
-    /// Time from which the bindings could have been placed; nil while the catalog is unavailable.
+    /// Monotonic time in nanoseconds since which bindings could be placed; nil while the catalog is unavailable.
     private var placeableSince: UInt64?
-    /// Lowest number of missing channels so far.
+    /// Lowest number of channels without bindings during the wait.
     private var missing: Int
 
     init(of missing: Int, since now: UInt64) {
@@ -14,7 +14,7 @@ struct BindingStall {
         since = now
     }
 
-    /// Updates the wait, and returns true if it has lasted too long.
+    /// Updates the wait. Returns true if it has lasted too long.
     mutating func hasLastedTooLong(missing now: Int, isPlaceable: Bool, at time: UInt64) -> Bool {
         if now < missing { self = BindingStall(of: now, since: time) }
         placeableSince = isPlaceable ? placeableSince ?? time : nil

@@ -5,24 +5,25 @@ import Settings
 import Synchronization
 import System
 
-/// Policies on which the hub and PostgreSQL once disagreed, across restarts. PostgreSQL alone decides on them.
+/// Policies on which PostgreSQL once contradicted the hub's decision. PostgreSQL alone decides on them, also after a
+/// restart.
 ///
-/// A policy is known by its role, its table and the text of its conditions. Another version of the program may understand
-/// it rightly, so it begins with an empty record.
+/// A policy is identified by its role, its table and the text of its conditions. Another version of the program may
+/// evaluate the policy correctly, so it begins with an empty record.
 public final class DemotedPolicies: Sendable {
     private struct State {
         var keys: Set<UInt64> = []
-        /// True if all policies are left to PostgreSQL, because the record cannot be read.
+        /// True if the record cannot be read, so that PostgreSQL decides on all policies.
         var isUnknown = false
         var isWritten = true
 
-        /// True if PostgreSQL decides on all policies. If more were demoted than are remembered, none is trusted again
-        /// because it was forgotten.
+        /// True if PostgreSQL decides on all policies. This is also so if the record is full: then the hub must not
+        /// trust a policy only because the record has no room for it.
         var holdsAll: Bool { isUnknown || keys.count >= Limits.maximumDemotedPolicies }
     }
 
     private let state: Mutex<State>
-    /// Directory of the record; nil if it is kept in memory only.
+    /// Directory of the record; nil if it is not stored.
     private let directory: (any StorageDirectory)?
     private let writer = BackgroundWriter("demoted")
     private let hasFailed = Atomic<Bool>(false)
@@ -30,7 +31,7 @@ public final class DemotedPolicies: Sendable {
     static let fileName = "demoted"
     private static let maximumBytes = UInt64(1 << 20)
 
-    /// Creates a record for a directory that cannot be opened: PostgreSQL decides on all policies.
+    /// Creates a record in place of one whose directory cannot be opened. PostgreSQL then decides on all policies.
     public init(unreadable: Void) {
         directory = nil
         state = Mutex(State(isUnknown: true))
@@ -53,13 +54,13 @@ public final class DemotedPolicies: Sendable {
 
     public func contains(_ policy: PolicyBinding) -> Bool {
         let (isEmpty, holdsAll) = state.withLock { ($0.keys.isEmpty, $0.holdsAll) }
-        // Most often nothing is remembered, and this is asked at each change of a membership.
+        // The record is mostly empty, and this is called at each change of a membership.
         if isEmpty || holdsAll { return holdsAll }
         let key = Self.key(of: policy)
         return state.withLock { $0.keys.contains(key) }
     }
 
-    /// Adds a policy. Returns false if PostgreSQL decided on it before.
+    /// Adds a policy. Returns false if PostgreSQL already decides on it.
     func add(_ policy: PolicyBinding) -> Bool {
         let key = Self.key(of: policy)
         let isNews = state.withLock { state in
@@ -87,7 +88,7 @@ public final class DemotedPolicies: Sendable {
 
     public func stop() { writer.stop() }
 
-    /// Writes the record, if it has changed. False if that failed.
+    /// Writes the record if it has changed. Returns false if writing failed.
     @discardableResult
     func flush() -> Bool {
         guard let directory else { return true }

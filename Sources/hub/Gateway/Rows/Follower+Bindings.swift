@@ -15,28 +15,28 @@ import Protocol
 import System
 import WebSocket
 
-/// Bindings of channels: resolved by the catalog, placed in the predicate index, and resolved again whenever the
-/// catalog changes.
+/// Bindings of channels: the catalog resolves them, the follower places them in the predicate index, and both happen
+/// again whenever the catalog changes.
 extension Follower {
     // MARK: Binding
 
-    /// Binds the channel. Returns true if its bindings are in place or have failed for good, false if the catalog has
-    /// to be asked first.
+    /// Binds the channel. Returns true if its bindings are placed or have failed for good, and false if the catalog
+    /// must be asked first.
     func bind(_ place: UInt32, _ channel: Channel) -> Bool {
         assert(
             channel.delivery.follower === self && channel.place == place, "a channel is bound where it follows the log")
         assert(channel.delivery.heldBy.isEmpty, "a channel that waits for a commit is not bound")
-        // Answers to earlier questions are ignored, because they may be about another role.
+        // Answers to earlier questions are ignored, because they may belong to another role.
         channel.ticket = 0
         if channel.delivery.isResting {
-            // The channel is bound when its filter pause is over.
+            // The channel is bound when its filter pause ends.
             if channel.session.use.rest.secondsLeft(loop.now) != nil { return true }
             channel.delivery.isResting = false
         }
         let requests = channel.requests()
         guard !requests.isEmpty else { return true }
         var outcomes: [BindingOutcome] = []
-        // Bindings that take long are prepared on the catalog's thread.
+        // The catalog's thread prepares bindings that take long.
         if pipeline.isOpen, project.catalog.isCurrent, !channel.isHeavy {
             for (_, request) in requests {
                 guard let outcome = project.catalog.resolved(request) else { break }
@@ -60,17 +60,18 @@ extension Follower {
         guard let channel = channel(at: place), channel.ticket == ticket else { return }
         channel.ticket = 0
         let isKnown = !outcomes.contains { if case .unavailable = $0 { true } else { false } }
-        // Nothing is promised until the log is open.
+        // The client is told nothing before the log is open.
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         if self.place(outcomes, place, channel) { tellThatBound(channel) }
     }
 
-    /// Places resolved bindings. Returns false if the policies' meaning for the holder has to be found out first.
+    /// Places resolved bindings. Returns false if the hub must first find out what the policies mean for the holder.
     private func place(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Bool {
         guard case .ready(let policies) = policies.hold(outcomes, place, channel) else { return false }
         apply(outcomes, policies, to: channel)
         home.held.noteNewListeners()
-        // The hub does not know who was a member at the time of the next changes. Channels bound earlier were told so.
+        // The hub does not know who was a member at the time of the next changes. It has told the channels bound
+        // earlier.
         if !isAtEnd, policies.values.contains(where: { $0.sets.contains(where: \.isTooNew) }) {
             home.reports.missed(channel, .undecided)
         }
@@ -79,11 +80,11 @@ extension Follower {
         return true
     }
 
-    /// Tells the client the outcome of its bindings, in the join's reply or after it.
+    /// Tells the client the result of its bindings, in the join's reply or after it.
     func tellThatBound(_ channel: Channel) {
         if channel.delivery.isResting { return }
         defer {
-            // Changes since the last such message are missing, too.
+            // Changes after that message may be missing too.
             if channel.position.owedLoss != nil {
                 home.take(.owedLossDue, channel)
                 home.catchUps.sayCaughtUp(channel)
@@ -92,8 +93,8 @@ extension Follower {
         home.joins.take(.bound, channel)
     }
 
-    /// Resolves the bindings again later, because the database is unavailable. This repeats for as long as the channel
-    /// lives. Meanwhile the join is answered.
+    /// Resolves the bindings again later, because the database is unavailable. This repeats while the channel exists.
+    /// The join is answered without waiting for it.
     func bindLater(_ channel: Channel, in time: Duration = Limits.bindAgainInterval) {
         if let timer = channel.timers.bind { loop.cancel(timer) }
         channel.timers.bind = loop.after(
@@ -101,16 +102,16 @@ extension Follower {
             token: home.token(channel) { .bind(channel: $0, generation: $1) })
     }
 
-    /// Makes the log wait for the bindings of a channel whose client was told that it has joined. No change committed
-    /// from here on is missed.
+    /// Makes the follower wait for the bindings of a channel whose join has been answered, so that the channel misses
+    /// nothing committed after the answer.
     func promise(_ channel: Channel) {
         guard !channel.requests().isEmpty else { return }
         _ = listener(of: channel)
         waitForBindings(of: channel)
     }
 
-    /// Makes the log wait for the channel's bindings. At the log's end, other channels do not wait for bindings that
-    /// take long. Such a channel is told, when it is bound, that changes may be missing.
+    /// Makes the follower wait for the channel's bindings. The live follower does not wait for bindings that take long,
+    /// for the sake of other channels: the hub will tell such a channel that changes may be missing.
     private func waitForBindings(of channel: Channel) {
         if channel.isHeavy, isAtEnd {
             channel.position.owe(.lateBindings)
@@ -119,17 +120,17 @@ extension Follower {
         }
     }
 
-    /// Pauses the channel's changes for a while.
+    /// Stops the channel's changes for a while, because its filters took too much work.
     func rest(_ channel: Channel, for time: Duration) {
         clearBindings(of: channel)
         channel.delivery.isResting = true
-        // Changes during the pause are missing, too.
+        // Changes during the pause will be missing.
         channel.position.owe(.filtersRested)
         rebinding?.finished(channel.place)
         bindLater(channel, in: time)
     }
 
-    /// Removes the channel's placed bindings, because they may not hold any more.
+    /// Removes the channel's placed bindings, because they may no longer be right.
     private func clearBindings(of channel: Channel) {
         for index in channel.bindings.indices {
             replace([], index, channel)
@@ -137,38 +138,40 @@ extension Follower {
         }
     }
 
+    /// Makes the follower wait for the bindings of the channel at the place.
     func holdUpChanges(for place: UInt32) {
         var work = rebinding ?? Rebinding(from: places.upperBound)
         work.await(place)
         rebinding = work
     }
 
-    /// Ends the wait for bindings that cannot be placed. While the catalog is known, only the channels that delay the
-    /// log are told. Otherwise all channels are sent away.
+    /// Stops waiting for bindings that cannot be placed. If the catalog is available, the hub tells only the channels
+    /// without bindings. Otherwise it disconnects all clients of the follower.
     func giveUpOnBindings() {
         guard project.catalog.isCurrent else { return sendAway() }
         guard let missing = rebinding?.giveUp() else { return }
         for place in missing {
-            // At the log's end, a channel without an answer was promised nothing yet. A channel that catches up was.
+            // At the log's end, a channel whose join was not answered cannot miss anything yet. A channel that catches
+            // up can.
             guard let channel = channel(at: place), channel.join.isAnswered || !isAtEnd else { continue }
-            // The former binding does not show whether the channel may see the changes that follow.
+            // The former bindings do not show if the channel may see the next changes.
             clearBindings(of: channel)
             channel.position.owe(.lateBindings)
             if channel.join.isAnswered { home.reports.missed(channel, .lateBindings) }
         }
     }
 
-    /// Binds the channel again when its timer ends, unless a question is under way.
+    /// Binds the channel again when its timer ends, unless the catalog is already being asked.
     func bindAgain(_ place: UInt32, _ channel: Channel) {
         guard channel.ticket == 0, bind(place, channel) else { return }
         tellThatBound(channel)
     }
 
-    /// Binds the channel for another role, or for other claims where policies apply. Changes that only the former
-    /// holder may see are not sent any more. If the new rights are not known yet, the log waits for them, so that no
-    /// change is missed.
+    /// Binds the channel for another role, or for other claims if policies apply. From now on, changes that only the
+    /// former holder may see are not sent. If the new rights are not known yet, the follower waits for them, so that
+    /// the channel misses nothing.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
-        // Answers for claims that both holders share are found once.
+        // The former holder is released last, so that answers which both holders share need not be asked for again.
         let former = channel.delivery.holder
         channel.delivery.holder = nil
         defer { if let former { policies.release(former, of: channel) } }
@@ -239,7 +242,7 @@ extension Follower {
                 as: channel.claims.role.text, account: channel.session.connection.seat))
     }
 
-    /// Places the bindings of a policy again, because its predicate has changed for the holder.
+    /// Places the bindings under the policy again, because its predicate has changed.
     func judgeAnew(by policy: ActivePolicy, _ channel: Channel) {
         for index in channel.bindings.indices {
             for place in channel.bindings[index].tables.indices
@@ -259,6 +262,7 @@ extension Follower {
         metrics.subscriptions.add(-1)
     }
 
+    /// Returns the channel's listener in the pipeline; adds one if there is none.
     private func listener(of channel: Channel) -> UInt32 {
         if let known = channel.delivery.listener { return known }
         let end = project.delivery.log.end()?.state.position.offset ?? 0
@@ -296,14 +300,14 @@ extension Follower {
         catchUpChannels.remove(channel.place)
     }
 
-    /// True if channels of another follower may be placed here: the log is open and no rebinding is under way.
+    /// True if channels of catch-up followers can move to this one: the log is open and no rebinding is under way.
     var takesOver: Bool { pipeline.isOpen && project.catalog.isCurrent && rebinding == nil }
 
-    /// Prepares the policies that the channel's bindings need here, while another follower still serves it. Returns
-    /// true if the bindings can be placed at once.
+    /// Prepares the policies for the channel's bindings on this follower, while another one still serves the channel.
+    /// Returns true if the bindings can be placed immediately.
     func prepare(_ channel: Channel) -> Bool {
         let outcomes = channel.requests().map { project.catalog.resolved($0.request) }
-        // Unknown bindings are resolved later.
+        // Unresolved bindings are resolved after the move.
         guard outcomes.allSatisfy({ $0 != nil }) else { return true }
         let former = channel.delivery.holder
         channel.delivery.holder = channel.delivery.nextHolder
@@ -317,17 +321,17 @@ extension Follower {
 
     // MARK: The catalog moves
 
-    /// Takes a new catalog snapshot. Tables that changed match nothing until their bindings are resolved again. The log
-    /// is not read before that, so no change is missed.
+    /// Applies a new catalog snapshot. Tables that changed match nothing until their bindings are resolved again. The
+    /// follower does not read the log before that, so no change is missed.
     func take(_ snapshot: CatalogSnapshot) {
         pipeline.take(snapshot)
         policies.forgetAnswers()
         rebinding = Rebinding()
     }
 
-    /// Binds channels again, a limited number in each turn.
+    /// Binds channels again after a new catalog, a limited number in each turn. Returns the progress.
     func continueRebinding() -> Rebinding.Progress {
-        // An answer came from a newer catalog than the bindings. All bindings are checked before the log is read on.
+        // An answer was based on a newer catalog than the bindings, so all bindings are checked before the log is read.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
         guard var work = rebinding.take() else { return .done }
         assert(work.next <= places.upperBound, "no channel that is still to come is passed over")
@@ -337,7 +341,7 @@ extension Follower {
             guard let channel = channel(at: work.next), channel.join.isBinding else { continue }
             left -= 1
             if bind(work.next, channel) {
-                // The log may have waited for this channel before its turn came.
+                // The follower may have been waiting for this channel already.
                 work.finished(channel.place)
                 tellThatBound(channel)
             } else if channel.isHeavy, isAtEnd {
@@ -347,7 +351,7 @@ extension Follower {
                 work.await(channel.place)
             }
         }
-        // A channel that needs a membership set for earlier changes makes the log wait for all channels of that set.
+        // If a channel needs a membership set for earlier changes, all channels that use the set must be bound again.
         for place in rebinding?.missing ?? [] { work.await(place) }
         if pipeline.takeReplacement() { work = Rebinding() }
         let progress = work.progress(of: places.upperBound)
@@ -365,14 +369,15 @@ extension Follower {
 struct Rebinding {
     enum Progress {
         case done
-        /// More channels can be bound at once.
+        /// More channels can be bound immediately.
         case more
-        /// The catalog's answers are missing.
+        /// Some channels still wait for answers of the catalog.
         case waiting
     }
 
+    /// Place of the next channel to bind.
     var next: UInt32 = 0
-    /// Channels for which the log waits.
+    /// Places of the channels without bindings, for which the follower waits.
     private(set) var missing: Set<UInt32> = []
 
     init(from first: UInt32 = 0) { next = first }
@@ -394,9 +399,10 @@ struct Rebinding {
 }
 
 extension TableBinding {
-    /// True if truncations are reported to the binding. A binding that can see no row of the table is not told.
+    /// True if the client is told about truncations of the table. A binding that can see no row is not told.
     var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
 
+    /// True if the binding may see some row of the table.
     var mayHearOfRows: Bool {
         !isKeptSecret && policy?.rowPolicy.term != .never && (policy == nil || access == .readable)
     }

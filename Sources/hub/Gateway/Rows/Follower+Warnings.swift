@@ -14,10 +14,10 @@ import Protocol
 import System
 import WebSocket
 
-/// Warnings about bindings that cannot deliver everything their clients may expect.
+/// Warnings about bindings that cannot deliver everything that their clients may expect.
 extension Follower {
-    /// Returns why a filter would never match, in cases that the resolver cannot know: it reads a generated column that
-    /// nothing computes. Returns nil if it can match.
+    /// Returns an error if a filter would never match because it reads a generated column that nothing computes. The
+    /// catalog cannot know this. Returns nil if the filter can match.
     func refusal(of tables: [TableBinding], _ request: BindingRequest) -> ClientText? {
         for table in tables {
             let computed = Set(table.table.computed)
@@ -30,7 +30,7 @@ extension Follower {
         return nil
     }
 
-    /// Returns warnings about events that the client cannot expect from its bindings.
+    /// Returns warnings about events that the bindings cannot deliver to the client.
     func warnings(
         about tables: [TableBinding], _ held: [ObjectIdentifier: ActivePolicy], _ role: String
     ) -> [ClientText] {
@@ -45,8 +45,8 @@ extension Follower {
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
     }
 
-    /// Returns a warning about events for rows that an update moves out of view, if the update does not identify the
-    /// old row.
+    /// Returns a warning for a client that asked for departures, if the table's updates do not identify the old row.
+    /// Returns nil otherwise.
     func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
         guard binding.hearsOfMoves else { return nil }
         let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []

@@ -10,28 +10,30 @@ import Policy
 import System
 import WebSocket
 
-/// Reader of the log for channels on one loop of a project: a pipeline, and the channels whose bindings are placed
-/// there.
+/// Reader of the log for channels on one loop of a project. It has a pipeline, and the channels whose bindings are
+/// placed in the pipeline.
 ///
-/// Only the loop's own thread may use a Follower. Other threads send mail with the follower's number.
+/// Only the loop's own thread may use a Follower. Other threads send mail that contains the follower's number.
 final class Follower: LoopPart {
     unowned let home: ProjectLoop
-    /// Number of the follower on its loop, used in mail and timers.
+    /// Number of the follower on its loop; 0 for the live follower.
     let number: UInt32
     var pipeline: Pipeline
-    /// Channels of a follower that catches up; empty for the live follower.
+    /// Places of the channels that catch up on this follower; empty for the live follower.
     var catchUpChannels: Set<UInt32> = []
     private(set) lazy var policies = HolderPolicies(of: self)
     private(set) lazy var reports = FollowerReports(of: self)
-    /// Progress of binding the channels again; nil if no binding is due.
+    /// Progress of binding the channels again; nil if no channel needs it.
     var rebinding: Rebinding?
-    /// Wait of the log for bindings; nil if the log does not wait for any.
+    /// Wait for bindings that cannot be placed; nil if the follower does not wait.
     private var heldUp: BindingStall?
     private(set) var pastMessages = PastMessages()
     private var crowdedSince: UInt64?
     private var isWaitingForSpace = false
 
-    /// - Parameter start: position at which the follower begins; nil for the log's end.
+    /// Creates a follower.
+    ///
+    /// - Parameter start: position at which it begins to read; nil for the log's end.
     init(of home: ProjectLoop, number: UInt32, from start: EventLogPosition? = nil) {
         assert((number == 0) == (start == nil), "only the live follower begins at the log's end")
         self.home = home
@@ -43,19 +45,19 @@ final class Follower: LoopPart {
     }
 
     var mailbox: Mailbox<Mail> { home.mailbox }
-    /// Place that stands for the follower in its timers.
+    /// Identifier of the follower in its timers.
     var place: ChannelPlace { ChannelPlace(project: project.number, channel: number) }
 
-    /// Returns the channel at that place if this follower serves it.
+    /// Returns the channel at the place; nil if this follower does not serve it.
     func channel(at place: UInt32) -> Channel? {
         home.channels[place].flatMap { $0.delivery.follower === self ? $0 : nil }
     }
 
-    /// True for the live follower, which serves channels that have missed nothing for as long as the loop lives.
+    /// True for the live follower, which reads at the log's end and exists as long as the loop.
     var isAtEnd: Bool { number == 0 }
 
-    /// Binds a channel that continues here. The channel was promised changes from its position on, so the log is not
-    /// read before its bindings are in place.
+    /// Binds a channel that continues on this follower. The channel must miss nothing from its position on, so a
+    /// catch-up follower does not read before the bindings are placed. Returns true if they are placed.
     func take(aboard channel: Channel) -> Bool {
         assert(channel.delivery.follower === self, "a channel is placed where it follows the log")
         assert(isAtEnd || catchUpChannels.contains(channel.place), "who is behind is waited for")
@@ -64,13 +66,13 @@ final class Follower: LoopPart {
         return false
     }
 
-    /// Places of all channels of the loop, including those of other followers.
+    /// Places of all channels of the loop, including those that other followers serve.
     var places: Range<UInt32> { home.channels.indices }
 
     // MARK: Messages
 
-    /// Takes messages to topics. False if they are delivered later: the hub asks first which of them were deleted or
-    /// changed since.
+    /// Delivers messages to topics. Returns false if they are delivered later: on a catch-up, the hub first asks which
+    /// messages were deleted or changed after they were logged.
     private func hear(_ batch: TurnBroadcasts) -> Bool {
         guard isAtEnd || pastMessages.isReady(for: batch) else {
             project.archive.revisions(since: batch.entries.first?.offset ?? 0) { [mailbox, number] in
@@ -111,17 +113,17 @@ final class Follower: LoopPart {
         if report.isTiredOfWaiting { sendAway() }
     }
 
-    /// Asks for what is missing at a turn's end, after channels were moved here.
+    /// Sends questions that are still missing at the end of a turn, because channels have moved to this follower.
     func askForWhatIsWanted() {
         if pipeline.memberships.hasUnfilled { act(on: pipeline.report()) }
     }
 
     // MARK: Turns
 
-    /// Runs one turn. Returns true if there is more to do at once.
+    /// Runs one turn. Returns true if there is more to do immediately.
     func turn() -> Bool {
         pipeline.openIfBegun(ringing: loop.bell)
-        // The report of a log that begins goes to channels that were answered before, and to none that joins later.
+        // The report that the log begins is for channels that were answered before, so it is sent before others join.
         act(on: pipeline.report())
         if !pipeline.isOpen || pipeline.unreadable != nil { home.lookAgainLater() }
         let rebound = continueRebinding()
@@ -141,7 +143,7 @@ final class Follower: LoopPart {
         return more
     }
 
-    /// True if the remaining changes of the catch-up are not delivered any more.
+    /// True if the catch-up cannot deliver its remaining changes.
     var isLost: Bool { !isAtEnd && (pipeline.hasLostPast || pipeline.hasFailed) }
 
     private func holdUp(_ rebound: Rebinding.Progress) {
@@ -157,15 +159,15 @@ final class Follower: LoopPart {
         giveUpOnBindings()
     }
 
-    /// Returns true if the follower pauses because too many changes wait for PostgreSQL. The log is read at the speed
-    /// of memory, which is faster than PostgreSQL answers.
+    /// Returns true if the follower must pause because too many changes wait for PostgreSQL. The follower reads the log
+    /// faster than PostgreSQL answers.
     private func isCrowded() -> Bool {
         guard pipeline.router.isCrowded(loop.now) else {
             crowdedSince = nil
             return false
         }
         let since = crowdedSince ?? loop.now
-        // After the maximum pause, the log is read for one turn.
+        // After the maximum pause, the follower reads for one turn.
         crowdedSince = loop.now - since < Limits.crowdPatience.wholeNanoseconds ? since : nil
         guard crowdedSince != nil else { return false }
         if !isWaitingForSpace {
@@ -186,7 +188,7 @@ final class Follower: LoopPart {
 
     // MARK: Ends
 
-    /// Sends the clients away whose changes cannot be judged. The committed changes stay in the log.
+    /// Disconnects the clients whose changes cannot be judged. The changes stay in the log.
     func sendAway() {
         for place in places {
             guard let channel = channel(at: place), !channel.bindings.isEmpty else { continue }

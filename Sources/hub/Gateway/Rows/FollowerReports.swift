@@ -6,17 +6,17 @@ import Policy
 import Positions
 import Protocol
 
-/// Reports of a follower to its channels: changes that could not be delivered, and what the log has lost.
+/// Reports of a follower to its channels, about changes that it could not deliver and losses in the log.
 final class FollowerReports {
     unowned let follower: Follower
-    /// Channels with messages about truncations that wait for earlier changes.
+    /// Places of channels with messages about truncations that wait until earlier changes have been sent.
     private var truncationsUntold: Set<UInt32> = []
 
     init(of follower: Follower) { self.follower = follower }
 
     private var home: ProjectLoop { follower.home }
 
-    /// Tells channels about changes that could not be delivered to them.
+    /// Tells the channels' clients about changes that could not be delivered to them.
     func tell(of losses: DeliveryLosses) {
         for listener in losses.lacking {
             if let channel = follower.channel(ofListener: listener) { home.reports.lacksValues(channel) }
@@ -34,19 +34,19 @@ final class FollowerReports {
             else { continue }
             home.reports.rest(session)
         }
-        // These channels share a filter with a stopped session.
+        // These channels use the same filter as a stopped session.
         for listener in losses.skipped {
             if let channel = follower.channel(ofListener: listener), !channel.delivery.isResting {
                 home.reports.missed(channel, .undecided)
             }
         }
-        // Last, because a channel that goes back has no listener here any more, by which its losses are told.
+        // This comes last, because parking a channel removes the listener by which its other losses are reported.
         for listener in losses.overfull {
             if let channel = follower.channel(ofListener: listener) { home.goBack(channel) }
         }
     }
 
-    /// Tells each channel once about columns that are missing from the rows it receives.
+    /// Tells each client once about columns that are missing from its rows.
     func tellOfUncomputed(_ missed: [UInt32: Set<String>]) {
         if missed.isEmpty { return }
         for place in follower.places {
@@ -65,8 +65,8 @@ final class FollowerReports {
         if channel.told.uncomputed.insert(message).inserted { home.tell(channel, .ok, message) }
     }
 
-    /// Tells channels about truncations in a message, if they listen to deletes. Truncations have no event of their
-    /// own.
+    /// Tells the clients of channels that listen to deletes about truncations. The protocol has no event for these, so
+    /// the hub sends a message.
     func tellOfTruncations(_ truncated: [UInt32: UInt64]) {
         if !truncated.isEmpty {
             for place in follower.places {
@@ -79,8 +79,8 @@ final class FollowerReports {
         truncationsUntold = truncationsUntold.filter { follower.channel(at: $0)?.told.truncationsDue.isEmpty == false }
     }
 
-    /// Tells channels that read this part of the log about entries removed from it on demand. The hub cannot know any
-    /// more which channels were allowed to see the removed entries.
+    /// Tells the clients of channels that read this part of the log about entries whose values an operator had removed.
+    /// The hub no longer knows which channels were allowed to see these.
     func noteForgotten(_ forgotten: [UInt32: UInt64], messages: Bool) {
         if forgotten.isEmpty, !messages { return }
         for place in follower.places {
@@ -99,14 +99,14 @@ final class FollowerReports {
     }
 
     private func tellLater(_ message: ClientText, at offset: UInt64, _ channel: Channel) {
-        // Several bindings may share a table, and a table may be truncated again before the message is sent.
+        // Several bindings may be on the same table, and the table may be truncated again before the message is sent.
         channel.told.truncationsDue.removeAll { $0.text == message }
         channel.told.truncationsDue.append((offset, message))
         truncationsUntold.insert(channel.place)
     }
 
     private func noteTruncations(_ truncated: [UInt32: UInt64], _ channel: Channel) {
-        // The table was truncated before the channel's changes begin.
+        // The truncation is before the channel's first change.
         if let listener = channel.delivery.listener, follower.pipeline.hasMissedNothing(listener) { return }
         for binding in channel.bindings.lazy.flatMap(\.tables).map(\.binding) where binding.hearsOfTruncation {
             guard let offset = truncated[binding.table.oid] else { continue }
@@ -114,8 +114,8 @@ final class FollowerReports {
         }
     }
 
-    /// Sends pending messages about truncations. A message waits for the changes before it: rows fetched again must not
-    /// be followed by older changes.
+    /// Sends messages about truncations. A message waits until the changes before it are sent: a client that has
+    /// fetched its data again must not receive older changes.
     func tellOfTruncations(_ channel: Channel) {
         guard channel.isOpen, !channel.told.truncationsDue.isEmpty else { return }
         var reached = UInt64.max
@@ -128,17 +128,16 @@ final class FollowerReports {
         channel.told.truncationsDue.removeAll { $0.at < reached }
     }
 
-    /// Discards the changes that wait for the former holder, because the channel now has another holder. The new holder
-    /// is told that changes may be missing.
+    /// Drops the changes that wait for PostgreSQL, because another holder has replaced the one for whom they were
+    /// judged. The client is told that changes may be missing.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.delivery.listener, follower.pipeline.router.dropWaiting(listener) else { return }
         home.reports.missed(channel, .tokenChanged)
     }
 
-    /// Tells every channel that history has a gap or begins anew, for rows and for the database's messages to its
-    /// topic. Channels that catch up were promised the time before their join, too. If the log only begins here, a channel
-    /// without bindings can have missed messages only, and for most of these channels the database has none: its report is
-    /// no error.
+    /// Tells every client that the log has a gap or begins, which concerns rows and messages from the database.
+    /// Channels that catch up are told after their join. If the log only begins, a channel without bindings can have
+    /// missed messages only, and most topics get none from the database. Its report is therefore no error.
     func tellOfGap(_ reason: String) {
         for place in follower.places {
             guard let channel = follower.channel(at: place) else { continue }
@@ -146,7 +145,8 @@ final class FollowerReports {
                 if !follower.isAtEnd { channel.position.owe(.gap) }
                 continue
             }
-            // Waiting changes are older than the gap. Clients must not receive them after a fetch.
+            // The waiting changes are older than the gap. A client must not receive them after it has fetched its data
+            // again.
             if let listener = channel.delivery.listener { _ = follower.pipeline.router.dropWaiting(listener) }
             channel.told.truncationsDue = []
             let text = "Changes may be missing (\(reason)): fetch again what is shown"
@@ -156,7 +156,7 @@ final class FollowerReports {
             }
             let isUnlikely = follower.isAtEnd && channel.bindings.isEmpty && reason == Pipeline.logHasBegun
             home.tell(channel, isUnlikely ? .ok : .error, ClientText(.changesMissing, text))
-            // The channel's former position is of no use any more.
+            // The client can no longer resume from its former position.
             home.catchUps.sayCaughtUp(channel)
         }
     }

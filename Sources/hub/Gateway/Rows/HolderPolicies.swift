@@ -11,12 +11,13 @@ import Policy
 import Positions
 import System
 
-/// Policies applied to the holders of tokens. The hub evaluates a policy as far as claims allow, with the memberships
-/// that the policy reads, and again when these memberships change.
+/// Policies of the holders on one follower. The hub evaluates a policy for the holder's claims and memberships, and
+/// again when these memberships change.
 final class HolderPolicies {
     unowned let follower: Follower
-    /// Holders whose policies apply to the channels.
+    /// Holders of the channels that need policies.
     private var holders = HolderTable()
+    /// True if a timer for `unwindingIsDue` is running.
     private var isUnwindTimed = false
 
     init(of follower: Follower) { self.follower = follower }
@@ -26,15 +27,15 @@ final class HolderPolicies {
     private var loop: SocketLoop { home.loop }
 
     enum Holding {
-        /// Policies by identity of their `PolicyBinding`.
+        /// Policies by the identity of their `PolicyBinding`.
         case ready([ObjectIdentifier: ActivePolicy])
-        /// Answers are missing. The channel is bound again when they arrive.
+        /// Answers of PostgreSQL are missing. The channel is bound again when they arrive.
         case waiting
     }
 
     // MARK: Holding
 
-    /// Returns the policies that the channel's bindings need, as evaluated for its holder.
+    /// Returns the policies that the channel's bindings need, evaluated for its holder.
     func hold(_ outcomes: [BindingOutcome], _ place: UInt32, _ channel: Channel) -> Holding {
         var ready: [ObjectIdentifier: ActivePolicy] = [:]
         var needed: Set<AskedTerm> = []
@@ -69,8 +70,9 @@ final class HolderPolicies {
     }
 
     private enum Held {
-        /// The catalog has changed since the policy was read.
+        /// The catalog has changed since the policy was read from it.
         case outdated
+        /// The policy cannot be evaluated without PostgreSQL's answers about these terms.
         case needs([AskedTerm])
         case held(ActivePolicy)
     }
@@ -90,7 +92,7 @@ final class HolderPolicies {
     }
 
     private func make(_ policy: PolicyBinding, _ residual: Residual, _ holder: Holder) -> ActivePolicy? {
-        // A policy names columns by their index in its own catalog version.
+        // A policy refers to columns by their indices in its own catalog version.
         guard let snapshot = project.catalog.snapshot, snapshot.policies.version == policy.version,
             let table = snapshot.table(policy.table),
             policy.row.columns.map(\.name) == table.columns.map(\.name)
@@ -115,11 +117,11 @@ final class HolderPolicies {
         guard let snapshot = project.catalog.snapshot, let since = snapshot.followable[set.table.oid],
             let table = snapshot.followed(set.table.oid)
         else { return false }
-        // Changes committed while the table was outside the publication never arrive.
+        // The log lacks changes that were committed while the table was outside the publication.
         return set.followedSince == since.rawValue && set.stands(on: table)
     }
 
-    /// Returns true if the channel has to wait for a membership.
+    /// Returns true if the channel must wait until a membership set of the policy is filled.
     private func mustWait(for held: ActivePolicy, _ place: UInt32, _ channel: Channel) -> Bool {
         if channel.position.isResumed { for set in held.sets where set.isOfLaterOnly { reopen(set, for: place) } }
         for set in held.sets where !set.isSettled {
@@ -131,8 +133,8 @@ final class HolderPolicies {
         return false
     }
 
-    /// Reopens a membership set that holds only for later changes, because a channel now needs the set for earlier
-    /// changes.
+    /// Makes a membership set wait again, because it is valid only for later changes than those that a channel now
+    /// needs.
     private func reopen(_ set: MembershipSet, for place: UInt32) {
         follower.pipeline.memberships.reopen(set, for: place, at: loop.now)
         for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
@@ -163,7 +165,7 @@ final class HolderPolicies {
         }
     }
 
-    /// Discards answers about functions, which may have changed, and keeps those about built-in functions.
+    /// Forgets answers about functions of the database, which may have changed. Keeps those about built-in functions.
     func forgetAnswers() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number], !holder.answers.isEmpty else { continue }
@@ -173,7 +175,7 @@ final class HolderPolicies {
 
     // MARK: Letting go
 
-    /// Releases the channel's holder, because its claims have changed or it has ended.
+    /// Releases the holder for a channel that has ended or has other claims now.
     func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
         guard holders.release(holder) else { return }
@@ -181,8 +183,7 @@ final class HolderPolicies {
         for held in holder.heldInOrder { letGo(of: held, of: holder) }
     }
 
-    /// Removes the policy from its holder. Bindings that still use the policy are judged by it until they are placed
-    /// anew.
+    /// Removes the policy from its holder. Bindings under the policy use it until they are placed again.
     private func letGo(of held: ActivePolicy, of holder: Holder) {
         assert(holder.policies[ObjectIdentifier(held.binding)] === held, "a holder lets its own policies go, once")
         holder.policies[ObjectIdentifier(held.binding)] = nil
@@ -190,12 +191,13 @@ final class HolderPolicies {
         dropIfUnused(held)
     }
 
+    /// Removes a retired policy from the pipeline once no binding uses it.
     func dropIfUnused(_ held: ActivePolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
         follower.pipeline.letGo(of: held)
     }
 
-    /// Discards policies of former catalogs that no binding uses and no channel waits for.
+    /// Removes policies of earlier catalogs that no binding uses and no channel waits for.
     func forgetUnusedPolicies() {
         for number in holders.holders.indices {
             guard let holder = holders.holders[number] else { continue }
@@ -207,7 +209,7 @@ final class HolderPolicies {
 
     // MARK: Memberships
 
-    /// Asks PostgreSQL for the keys of new membership sets.
+    /// Asks PostgreSQL for the keys of membership sets.
     func fill(_ unfilled: [MembershipSet]) {
         guard !unfilled.isEmpty else { return }
         let asked = unfilled.compactMap(\.filling)
@@ -221,8 +223,8 @@ final class HolderPolicies {
 
     func filled(_ answers: [(filling: MembershipFilling, answer: MembershipFill)]) {
         for (filling, _) in answers {
-            // A new channel is promised nothing committed before. A channel that was promised it, but is not bound yet,
-            // may wait for the set only after the set was filled for others.
+            // A new channel need not receive earlier commits, but a channel that catches up must. Such a channel may be
+            // unbound yet, and begin to wait for the set only after the set was filled for others.
             guard let set = follower.pipeline.memberships.set(awaiting: filling) else { continue }
             set.owe(
                 { follower.channel(at: $0).map { $0.position.since != nil || $0.position.isResumed } ?? false },
@@ -245,7 +247,7 @@ final class HolderPolicies {
         settleFills()
     }
 
-    /// Settles membership sets whose answers were ahead of the log, once the log has reached them.
+    /// Unwinds membership sets that PostgreSQL filled with later transactions, once the log has these.
     func settleFills() {
         for set in follower.pipeline.settleFills(loop.now) { settled(set) }
         lookForWhatIsAheadLater()
@@ -265,7 +267,7 @@ final class HolderPolicies {
         for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
-    /// Applies the membership changes of the last transaction. The next row is judged by the new memberships.
+    /// Applies the last transaction's changes of memberships, so that the next row is judged by the new members.
     func follow(_ changed: [MembershipSet]) {
         for set in changed {
             if set.isTooNew { tellOfUnknownMembers(set) }
@@ -275,11 +277,12 @@ final class HolderPolicies {
         }
     }
 
-    /// Tells channels that the members at the time of the next changes are not known any more.
+    /// Tells clients that the hub does not know who was a member at the time of the next changes.
     private func tellOfUnknownMembers(_ set: MembershipSet) {
-        // A channel that catches up was promised every change.
+        // A channel that catches up must receive every change.
         let bound = Set(set.usersInOrder.flatMap(\.places.keys)).union(set.waitersInOrder)
-        // A channel from a follower behind joined the set after it was filled, and was promised every change.
+        // A channel that moved here from a catch-up may use a set that was filled before, but must receive every change
+        // too.
         let owed = bound.filter { place in
             !follower.isAtEnd || set.isOwed(place) || follower.channel(at: place)?.position.isResumed == true
         }
@@ -289,7 +292,7 @@ final class HolderPolicies {
         set.owedAreTold()
     }
 
-    /// Makes the log wait until the membership is known again.
+    /// Makes the follower wait until the members are known again.
     private func hold(back held: ActivePolicy, _ set: MembershipSet) {
         withhold(held)
         var work = follower.rebinding ?? Rebinding(from: follower.places.upperBound)
@@ -300,8 +303,8 @@ final class HolderPolicies {
         follower.rebinding = work
     }
 
-    /// Hides all rows from the policy's holders until the memberships are known again. If the log stops waiting, the
-    /// former memberships do not show who is a member now.
+    /// Hides all rows from the policy's holder until the members are known again. If the follower stops waiting before
+    /// that, the former members must not be used.
     private func withhold(_ held: ActivePolicy) {
         guard held.predicate != nil else { return }
         held.predicate = nil

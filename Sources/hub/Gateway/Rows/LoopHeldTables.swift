@@ -6,10 +6,10 @@ import EventLog
 import Net
 import Positions
 
-/// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby. Only
-/// once the transaction is visible, the hub can ask PostgreSQL whether a policy or privilege changed before it.
+/// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby.
+/// Until PostgreSQL shows it, the hub cannot find out if a policy or privilege changed before it.
 struct HeldTables {
-    /// Hidden transactions of each table.
+    /// Transactions that PostgreSQL does not show, by table.
     var transactions: [UInt32: Set<UInt32>] = [:]
     /// True if all channels that listen to these tables are parked.
     var isComplete = true
@@ -17,22 +17,23 @@ struct HeldTables {
     var hasNewListeners = false
 
     var isEmpty: Bool { transactions.isEmpty }
-    /// Tables to which no channel of the loop listens.
+    /// Tables to which no channel on this loop listens.
     var unheard: Set<UInt32> { isComplete ? Set(transactions.keys) : [] }
 }
 
-/// Parking for waiting commits. Only listeners of the commit's own tables are parked, at that place of the log. These
-/// channels continue from there when PostgreSQL shows the commits. All other channels go on.
+/// Parking of channels for commits that PostgreSQL does not show yet. Only listeners of the commit's own tables are
+/// parked, at that position in the log. They continue from there when PostgreSQL shows the commits. All other channels
+/// continue without a pause.
 final class LoopHeldTables: LoopPart {
     unowned let home: ProjectLoop
     private var tables = HeldTables()
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Tables to which no channel of the loop listens.
+    /// Tables to which no channel on this loop listens.
     var unheard: Set<UInt32> { tables.unheard }
 
-    /// Notes that channels were bound.
+    /// Records that channels were bound, so that their tables are checked.
     func noteNewListeners() { tables.hasNewListeners = true }
 
     func hold(_ found: [HeldTable]) {
@@ -42,7 +43,7 @@ final class LoopHeldTables: LoopPart {
         home.lookAgainLater()
     }
 
-    /// True if the log may be read on: all channels that listen to held tables are parked.
+    /// Returns true if followers may read on, because all channels that listen to held tables are parked.
     func holdsAllConcerned() -> Bool {
         defer { tables.hasNewListeners = false }
         guard !tables.isEmpty else { return true }
@@ -72,10 +73,10 @@ final class LoopHeldTables: LoopPart {
         loop.turnAgain()
     }
 
-    /// Continues the channels whose tables' transactions are all visible now.
+    /// Lets channels continue whose tables' transactions are all shown now.
     func release() {
         guard !tables.isEmpty else { return }
-        // Behind a gap, the database may be another one that does not know the transactions.
+        // After a gap the database may be another one, which does not have these transactions.
         let isBehindGap = home.live.pipeline.epoch != project.delivery.log.end()?.state.position.epoch
         for (table, transactions) in tables.transactions {
             let hidden: Set<UInt32> = isBehindGap ? [] : transactions.filter { !home.live.pipeline.hasSeen($0) }
@@ -93,14 +94,14 @@ final class LoopHeldTables: LoopPart {
             home.take(.commitShown, channel)
         }
         guard !tables.isEmpty else { return }
-        // If every bound channel is parked, nothing else makes the catalog be checked often.
+        // If every bound channel is parked, nothing else makes the hub read the catalog often.
         project.catalog.refresh(seeing: nil) { _ in }
         home.lookAgainLater()
     }
 }
 
 extension Channel {
-    /// Tables whose policies or privileges decide what the channel receives.
+    /// Tables whose policies or privileges decide what the channel receives, including tables of memberships.
     fileprivate var tablesJudgedBy: Set<UInt32> {
         var tables: Set<UInt32> = []
         for binding in bindings {

@@ -19,14 +19,14 @@ final class LoopReports: LoopPart {
 
     // MARK: Saying
 
-    /// Sends the outcome of all bindings again, because the channel has another token.
+    /// Sends the results of all bindings again, because the channel has another token.
     func sayAgain(_ channel: Channel) {
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         sayWhatBindingsCameTo(channel)
     }
 
-    /// Sends the outcome of the bindings. Errors of single bindings come first, then the subscription of the others,
-    /// then its warnings.
+    /// Sends the results of the bindings that the client does not know yet. First come the errors of single bindings,
+    /// then the subscription of the others, then warnings.
     func sayWhatBindingsCameTo(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
@@ -43,14 +43,14 @@ final class LoopReports: LoopPart {
             }
         }
         if isNewlySubscribed { home.tellOfSubscription(channel) }
-        // Warnings are not sent as errors: some clients join again at each error, for as long as the cause lasts.
+        // Warnings are not sent as errors, because some clients join again at each error, which would repeat endlessly.
         for warning in warnings { home.tell(channel, .ok, warning) }
     }
 
     // MARK: Losses
 
-    /// Pauses the filters of a session that took more time than they may. The client is told, and its channels with
-    /// filters receive no changes for a while.
+    /// Pauses the filters of a session that took more work than allowed, and tells the client. The session's channels
+    /// with filters receive no changes during the pause.
     func rest(_ session: Session) {
         let places = session.channels.compactMap(\.self)
         let resting = places.compactMap { home.channels[$0] }.filter(\.hasFilters)
@@ -63,7 +63,7 @@ final class LoopReports: LoopPart {
         }
     }
 
-    /// Tells the channel once that a table of its bindings was outside the publication after the channel's start in the
+    /// Tells the client once if a table of its bindings was outside the publication after the channel's start in the
     /// log.
     func tellWhatWasUnpublished(_ channel: Channel) {
         let tables = channel.bindings.flatMap(\.tables).map(\.binding.table)
@@ -74,14 +74,14 @@ final class LoopReports: LoopPart {
         else { return }
         channel.told.republishedUpTo = wholeFrom
         metrics.drops[.unanswered].add()
-        // The message follows the join's reply, if that is still to come.
+        // If the join's reply has not been sent, the message follows it.
         guard channel.isOpen else { return channel.position.owe(.unpublished) }
         home.tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
-    /// True if the log may have rows of the table that do not count, because the table was out of the publication, or
-    /// the log has a gap, after they were written. The client cannot know this: its join only said that the log must
-    /// have a deleted row.
+    /// True if the log may have outdated rows of the table, because after they were written the table was outside the
+    /// publication or the log has a gap. The join's reply did not tell this to the client: it only said that deletes
+    /// depend on rows in the log.
     func mayHaveRowsInDoubt(_ table: UInt32) -> Bool {
         guard let beginning = home.catchUps.logBeginning(), let end = project.delivery.log.end()?.state.position else {
             return true
@@ -89,18 +89,18 @@ final class LoopReports: LoopPart {
         return beginning.epoch != end.epoch || project.wholeFrom(table) > beginning.offset
     }
 
-    /// Notes that changes were not delivered to the channel, or may not have been. Its client is told when it knows that
-    /// it has joined.
+    /// Records that changes were not delivered to the channel, or may not have been. The client is told once its join
+    /// has been answered.
     func missed(_ channel: Channel, _ reason: LossReason) { home.take(.lossNoticed(reason), channel) }
 
-    /// Reports pending losses now, because the channel is about to hear that everything before this point was sent.
+    /// Sends waiting reports of losses now, because the client is about to be told that it has received everything.
     func tellWhatIsUntold(_ channel: Channel) {
         home.take(.reportsDue, channel)
         if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }
     }
 
-    /// Tells the channel that records lack values. The delivered values are right, and such a table may lack values
-    /// often. The client is told at once, and again after a while if more records lacked values.
+    /// Tells the client that records lack values, immediately the first time, and again after a pause if more do. This
+    /// is no error, because the other values are right and such a table may lack values often.
     func lacksValues(_ channel: Channel) { if channel.told.lacks.take(()) != nil { tellOfLackingValues(channel) } }
 
     private func tellOfLackingValues(_ channel: Channel) {
@@ -123,11 +123,11 @@ final class LoopReports: LoopPart {
         if channel.told.lacks.pauseHasEnded() != nil { tellOfLackingValues(channel) }
     }
 
-    /// Reports a loss. The next report comes at most as often as clients can sensibly fetch.
+    /// Reports a loss to the client, and starts the pause before the next report.
     func tellLoss(_ reason: LossReason, _ channel: Channel) {
         assert(channel.join.isAnswered, "a loss is told to a client that knows of its channel")
-        // The cause may last. A client that joins again at each error would then do so without end, so the report is no
-        // error.
+        // The cause may last, and some clients join again at each error. The report is then no error, so that they do
+        // not do so endlessly.
         let isLasting = if case .refused = project.policyEvaluator.availability { true } else { false }
         home.tell(channel, isLasting || reason.mayLast ? .ok : .error, reason.message)
         if let timer = channel.timers.loss { loop.cancel(timer) }

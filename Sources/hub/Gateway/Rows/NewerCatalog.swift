@@ -1,14 +1,18 @@
-/// Place in the log from which a loop may have judged by a catalog version that it has not adopted yet.
+/// Position from which a loop may have judged changes by a catalog version that it has not applied yet.
 ///
-/// The version is visible to the loop before its mail arrives, and a channel that joins meanwhile is bound by it at once.
+/// The loop can read a new version before the mail about it arrives. A channel that joins before the mail is bound by
+/// the new version.
 struct NewerCatalog {
-    /// Offset up to which changes were judged before the last turn.
+    /// Offset before which changes had been judged when the last turn began; the maximum value if the loop judges none.
     private var judgedBefore = UInt64.max
+    /// Newest catalog version that was readable at the begin of a turn.
     private var seen: UInt64 = 0
-    /// Value of `judgedBefore` when a newer version was first seen; nil if the loop has adopted what it has seen.
+    /// Value of `judgedBefore` when a newer version was first seen; nil if the loop has applied the newest version
+    /// seen.
     private var since: UInt64?
 
-    /// Notes at a turn's beginning which version is visible, and how far the loop has judged; nil if it judges nothing.
+    /// Records, at the begin of a turn, which catalog version is readable and how far the loop has judged changes; nil
+    /// if it judges none.
     mutating func noteTurn(_ version: UInt64, judgedUpTo offset: UInt64?) {
         if version != seen {
             seen = version
@@ -17,7 +21,8 @@ struct NewerCatalog {
         judgedBefore = offset ?? .max
     }
 
-    /// Notes that the loop adopts the version. Returns the offset from which changes may have been judged by it already.
+    /// Records that the loop applies the version. Returns the offset from which it may already have judged changes by
+    /// it.
     mutating func adopt(_ version: UInt64) -> UInt64 {
         defer { (seen, since) = (version, nil) }
         return since ?? judgedBefore
