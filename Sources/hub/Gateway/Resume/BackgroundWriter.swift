@@ -2,8 +2,8 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Thread that writes changed state, so that other threads do not wait for a disk. The thread calls `write` after each
-/// wake-up, again after a while if that failed, and once at the end.
+/// Thread that writes changed state to the disk, so that no other thread waits for the disk. It calls `write` after
+/// each `wake`, again after a pause if writing failed, and once when it stops.
 final class BackgroundWriter: Sendable {
     private let name: String
     private let retry: Duration
@@ -16,7 +16,7 @@ final class BackgroundWriter: Sendable {
         self.retry = retry
     }
 
-    /// Starts the thread. `write` returns false if it failed.
+    /// Starts the thread. `write` must return false if it failed.
     func start(_ write: @escaping @Sendable () -> Bool) throws(SystemError) {
         let writing = LogScope.carried { [self] in
             var seen: UInt64 = 0
@@ -36,7 +36,7 @@ final class BackgroundWriter: Sendable {
         }
     }
 
-    /// Tells the thread that there is something to write.
+    /// Makes the thread write.
     func wake() { pulse.beat() }
 
     /// Stops the thread after a last write.

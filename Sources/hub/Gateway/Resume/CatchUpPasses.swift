@@ -1,6 +1,6 @@
 import Diagnostics
 
-/// Followers behind the log's end, and the channels that wait for the next one.
+/// Catch-up followers of a loop, and the channels that wait for one.
 struct CatchUpPasses {
     private(set) var followers: [Follower] = []
     private var lastNumber: UInt32 = 0
@@ -9,7 +9,7 @@ struct CatchUpPasses {
     var isEmpty: Bool { followers.isEmpty }
     var hasRoom: Bool { followers.count < Limits.maximumCatchUps }
 
-    /// Returns the number of a new follower: no other one of the loop has it. The live follower's number is 0.
+    /// Returns a number for a new follower that no other follower of the loop has. The live follower has number 0.
     mutating func nextNumber() -> UInt32 {
         lastNumber = FollowerNumber.next(after: lastNumber)
         if lastNumber == 0 { lastNumber = 1 }
@@ -26,7 +26,7 @@ struct CatchUpPasses {
 
     mutating func remove(_ follower: Follower) { followers.removeAll { $0 === follower } }
 
-    /// Removes the followers whose channels have all gone on.
+    /// Removes followers that serve no channel any more.
     mutating func removeFinished() { followers.removeAll { $0.catchUpChannels.isEmpty } }
 
     // MARK: Channels that wait
@@ -36,7 +36,7 @@ struct CatchUpPasses {
     mutating func await(_ place: UInt32) { waiting.insert(place) }
     mutating func cancel(_ place: UInt32) { waiting.remove(place) }
 
-    /// Returns the places of the waiting channels, in order, which wait no more.
+    /// Removes and returns the places of the waiting channels, in order.
     mutating func takeWaiting() -> [UInt32] {
         defer { waiting = [] }
         return waiting.sorted()

@@ -9,16 +9,16 @@ import Positions
 import Protocol
 import System
 
-/// Catch-up of channels that come back with a position. A returning channel follows the log from there until it reaches
-/// the live follower.
+/// Catch-up of channels whose clients return with a position. Such a channel follows the log from its position until it
+/// reaches the live follower.
 ///
-/// Channels that come back at about the same time share one pass over the log. A channel too late for the current pass
-/// waits for the next one.
+/// Channels that return at about the same time share one catch-up follower, which makes one pass over the log. A
+/// channel whose position the current passes have left behind waits for the next pass.
 final class LoopCatchUps: LoopPart {
     unowned let home: ProjectLoop
-    /// Followers of channels that catch up, and the channels that wait for one.
+    /// Catch-up followers, and the channels that wait for one.
     private var passes = CatchUpPasses()
-    /// The log's beginning, with the time of that look-up.
+    /// Beginning of the log, with the monotonic time in nanoseconds at which it was looked up.
     private var oldestKnown: (beginning: EventLogBeginning, at: UInt64)?
 
     init(of home: ProjectLoop) { self.home = home }
@@ -27,21 +27,21 @@ final class LoopCatchUps: LoopPart {
 
     func follower(_ number: UInt32) -> Follower? { passes.follower(number) }
 
-    /// Notes a channel that waits for a pass.
+    /// Adds a channel to those that wait for a pass.
     func await(_ place: UInt32) { passes.await(place) }
 
-    /// Notes that the channel does not wait for a pass any more.
+    /// Removes a channel from those that wait for a pass.
     func cancel(_ place: UInt32) { passes.cancel(place) }
 
     func remove(_ follower: Follower) { passes.remove(follower) }
 
     // MARK: The log's beginning
 
-    /// Returns the log's first offset; see `logBeginning`.
+    /// Returns the first offset of the log; nil if it cannot be read. See `logBeginning`.
     func oldestOffset() -> UInt64? { logBeginning()?.offset }
 
-    /// Returns the log's beginning, looked up at most once per interval. Retention may pass a returning channel
-    /// meanwhile; the channel is told when its follower begins.
+    /// Returns the beginning of the log, looked up at most once per interval; nil if it cannot be read. Retention may
+    /// delete more before a channel's pass begins; its client is then told.
     func logBeginning() -> EventLogBeginning? {
         if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
             return known.beginning
@@ -58,7 +58,7 @@ final class LoopCatchUps: LoopPart {
         }
     }
 
-    /// Returns a follower that has not passed the position; nil if none may begin now.
+    /// Returns a follower that has not passed the position; nil if the maximum number is running.
     func pass(from position: EventLogPosition) -> Follower? {
         if let known = passes.followers.first(where: { $0.isOpenFor(position) }) { return known }
         return passes.hasRoom ? startPass(from: position) : nil
@@ -75,14 +75,14 @@ final class LoopCatchUps: LoopPart {
         return follower
     }
 
-    /// Runs a turn of the catch-up followers. Returns true if there is more to do at once.
+    /// Runs a turn of the catch-up followers. Returns true if there is more to do immediately.
     func turn() -> Bool {
         var more = false
         for follower in passes.followers {
             more = follower.turn() || more
             if follower.isLost { giveUp(follower) } else { handOver(follower) }
         }
-        // Deliveries of a finished follower are recorded before it is removed.
+        // Deliveries of a finished follower must be recorded before it is removed.
         if !passes.isEmpty { home.ledger.recordSent() }
         passes.removeFinished()
         if passes.hasRoom, passes.hasWaiting, home.live.pipeline.isOpen {
@@ -91,8 +91,8 @@ final class LoopCatchUps: LoopPart {
         return more
     }
 
-    /// Places waiting channels in a pass. Returns true if one was placed. While the log's first offset is unknown, all
-    /// keep waiting.
+    /// Places waiting channels in passes. Returns true if at least one was placed. If the log's first offset cannot be
+    /// read, all channels keep waiting.
     private func board(_ waiting: [Channel]) -> Bool {
         var hasBoarded = false
         defer { if passes.hasWaiting { home.lookAgainLater() } }
@@ -100,10 +100,10 @@ final class LoopCatchUps: LoopPart {
             for channel in waiting { passes.await(channel.place) }
             return false
         }
-        // Channels board in the order of their positions. The first position begins the pass, so the pass has skipped
-        // none of the others.
+        // Channels are placed in the order of their positions. A new pass begins at the lowest position, so that it
+        // skips nothing that the other channels need.
         for channel in waiting.sorted(by: { ($0.position.since ?? 0, $0.place) < ($1.position.since ?? 0, $1.place) }) {
-            // Answering an earlier one may have closed the socket that this one is on.
+            // Placing an earlier channel may have closed this channel's socket.
             guard home.channels[channel.place] === channel else { continue }
             if let position = channel.position.parkedAt, position.offset < oldest {
                 home.take(.retentionPassed(end: project.logEnd), channel)
@@ -117,7 +117,7 @@ final class LoopCatchUps: LoopPart {
         return hasBoarded
     }
 
-    /// Ends a follower whose past does not read. Its channels continue at the log's end, and no other client is told.
+    /// Ends a follower that cannot read on. Its channels continue at the log's end; other clients are not affected.
     private func giveUp(_ follower: Follower) {
         for place in follower.catchUpChannels.sorted() {
             guard let channel = home.channels[place] else { continue }
@@ -129,17 +129,17 @@ final class LoopCatchUps: LoopPart {
 
     // MARK: At the seam
 
-    /// Moves channels that have reached the live follower's position over to that follower. At this seam, the live
-    /// follower has delivered no change that the channels lack. It will deliver no change that they have, except for
-    /// changes that `since` excludes.
+    /// Moves channels to the live follower when their catch-up follower has reached its position: the seam. At this
+    /// position the live follower has delivered no change that the channels lack. It will deliver no change that they
+    /// have, because it respects each channel's `since`.
     private func handOver(_ follower: Follower) {
-        // A gap takes no offset, so equal offsets do not prove that both followers have passed the same gap.
+        // A gap takes no offset, so followers at the same offset may have passed different gaps.
         guard follower.pipeline.isBetweenEntries, follower.rebinding == nil,
             follower.pipeline.frontier >= home.live.pipeline.frontier,
             follower.pipeline.epoch == home.live.pipeline.epoch,
             home.live.takesOver
         else { return }
-        // All channels move at once, so that the questions about their bindings run in parallel.
+        // All channels move together, so that the questions about their bindings run in parallel.
         for place in follower.catchUpChannels.sorted() {
             guard let channel = home.channels[place], channel.isOpen, channel.ticket == 0, !channel.delivery.isResting
             else {
@@ -154,7 +154,7 @@ final class LoopCatchUps: LoopPart {
         }
     }
 
-    /// Tells the client that everything before its position has been sent. A pending loss is reported first.
+    /// Tells the client that it has received everything before its position. Waiting reports of losses are sent first.
     func sayCaughtUp(_ channel: Channel) {
         if let feed = channel.feed {
             if channel.isOpen, channel.delivery.follower === home.live, !channel.position.awaitsRows {
@@ -178,7 +178,7 @@ final class LoopCatchUps: LoopPart {
         "Caught up to \(position) at \(WallTime(millisecondsSince1970: loop.time.unixMicroseconds() / 1000))"
     }
 
-    /// Returns the position from which the channel would resume now; nil while the log has not begun.
+    /// Returns the position from which the channel could resume now; nil until the log has begun.
     func position(of channel: Channel) -> EventLogPosition? { channel.position.position(home.view(of: channel)) }
 
     func standing(of channel: Channel) -> LogStanding? {
@@ -193,13 +193,14 @@ extension Follower {
     fileprivate func isOpenFor(_ position: EventLogPosition) -> Bool {
         guard pipeline.isOpen else { return false }
         let frontier = pipeline.frontierForNewcomers
-        // A gap takes no offset, so the follower may already have passed one at the same offset.
+        // A gap takes no offset, so the follower may have passed one at the same offset.
         return frontier < position.offset || frontier == position.offset && pipeline.epoch == position.epoch
     }
 }
 
-/// Numbers of followers, which take the channel's place in timers.
+/// Numbers of followers. Timers use them in place of a channel's place.
 enum FollowerNumber {
-    /// Returns the number after another one. Numbers begin again at zero where a channel's place in a timer ends.
+    /// Returns the number after another one. Numbers restart at zero when they exceed the bits that timers have for a
+    /// place.
     static func next(after number: UInt32) -> UInt32 { (number &+ 1) & (1 << ChannelPlace.channelBits - 1) }
 }

@@ -10,45 +10,49 @@ import System
 import WebSocket
 
 extension Channel {
-    /// Data kept about a channel, so that its returning client can resume.
+    /// Entry of a channel in the resume registry, by which a returning client can resume.
     struct ResumeEntry {
         let key: ResumeKey
+        /// Index of the entry in the registry; nil until the channel was entered or if there is no room.
         var place: ResumeRegistry.Place?
     }
 
-    /// Data about a channel that ended before its socket.
+    /// State of a channel that ended while its socket stayed open.
     struct Ended {
-        /// Position up to which everything was sent on this socket. All of that arrives before anything sent now.
+        /// Position before which the hub had sent everything on this socket. All of that arrives before anything sent
+        /// later.
         let sent: EventLogPosition
-        /// True if a loss was not reported yet.
+        /// True if the hub still had to report a loss.
         let owesLoss: Bool
         /// Position that the client had acknowledged.
         let got: EventLogPosition
+        /// Offset before which the client knows of changes that were lost while tables were outside the publication.
         let knowsRepublishedUpTo: UInt64
+        /// Index of the channel's entry in the resume registry; nil if it had none.
         let place: ResumeRegistry.Place?
         let lossReport: ChannelReceipt.LossReport
     }
 
-    /// Keeps data for the client's return, or none if the hub could not recognise the client.
+    /// Sets the channel's registry entry and receipt. Nil means that the hub could not recognise the client on return.
     func keep(_ entry: ResumeEntry?, _ receipt: ChannelReceipt = ChannelReceipt()) {
         resumeEntry = entry
         position.keep(entry == nil ? nil : receipt)
     }
 }
 
-/// Returns of clients whose socket was cut. The hub recognizes such a client, and continues where the client was.
+/// Returns of clients whose sockets broke. The hub recognizes such a client, and resumes its channels where they were.
 final class LoopReturns: LoopPart {
     unowned let home: ProjectLoop
-    /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk again.
+    /// Channels whose acknowledged offsets differ from their sockets', or must be written to the disk.
     private var receipts = ReceiptTracker()
 
     init(of home: ProjectLoop) { self.home = home }
 
     // MARK: Arrival
 
-    /// Decides which part of the time before its join a joining channel receives. The loop calls this before the
-    /// bindings are placed, when nothing can refuse the join any more. A client object that was connected before
-    /// receives everything since then, or is told that changes may be missing.
+    /// Decides which changes from before its join a joining channel receives. The loop calls this before it places the
+    /// bindings, when nothing can refuse the join any more. A client that was connected before receives everything
+    /// since then, or is told that changes may be missing.
     func recognize(_ channel: Channel) {
         let session = channel.session
         guard channel.feed == nil else { return }
@@ -74,7 +78,7 @@ final class LoopReturns: LoopPart {
             channel.told.republishedUpTo = 0
             home.take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
         case .unknown:
-            // A client that left the topic on this socket begins anew when it joins again.
+            // A client that left the topic on this socket begins again when it joins.
             if case .kept = session.past.joinedTopics[channel.topic] { return }
             tellThatPastIsUnknown(channel)
         }
@@ -91,7 +95,7 @@ final class LoopReturns: LoopPart {
         home.take(.pastUnknown(isRepeated: isRepeated), channel)
     }
 
-    /// Returns the address and socket against which the entries of a channel's client count.
+    /// Returns the address and socket to which entries of the channel's client are charged.
     private func taker(_ channel: Channel) -> ResumeRegistry.Taker {
         let connection = channel.session.connection
         var socket = KeyHash(seed: UInt64(clients.number))
@@ -100,7 +104,7 @@ final class LoopReturns: LoopPart {
             address: channel.session.peer.subscriber, socket: UInt32(truncatingIfNeeded: socket.value))
     }
 
-    /// Resumes a channel that joins again on the same socket, after the hub ended it or without a leave.
+    /// Resumes a channel that the client joins again on the same socket, without having left it.
     private func goOn(_ channel: Channel, behind ended: Channel.Ended) {
         if let resumeStore = project.settings.resumeStore, let key = resumeStore.key(of: channel) {
             let place = resumeStore.comeBack(
@@ -115,7 +119,7 @@ final class LoopReturns: LoopPart {
         home.take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
     }
 
-    /// Starts tracking the acknowledged offset of a channel that has just been joined.
+    /// Begins to track the acknowledged offset of a channel that has just been joined, for its client's return.
     func expectBack(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
         let begins = channel.position.since ?? home.live.pipeline.frontier
@@ -125,8 +129,7 @@ final class LoopReturns: LoopPart {
         clients.receipts.begin()
     }
 
-    /// Registers the client under a new key, because its token was replaced. The client will come back with the new
-    /// token.
+    /// Enters the channel under another key, because its token was replaced. The client will return with the new token.
     func knowAgain(_ channel: Channel) {
         guard let resumeStore = project.settings.resumeStore, let resumeEntry = channel.resumeEntry else { return }
         let key = resumeStore.key(of: channel)
@@ -141,7 +144,7 @@ final class LoopReturns: LoopPart {
         enter(channel)
     }
 
-    /// Enters the channel into the resume registry, if the log has begun and there is room.
+    /// Adds the channel to the resume registry, if the log has begun and there is room.
     private func enter(_ channel: Channel) {
         guard let resumeEntry = channel.resumeEntry, resumeEntry.place == nil, let own = channel.position.receipt?.own,
             let resumeStore = project.settings.resumeStore, let mark = logMark(own, channel)
@@ -162,7 +165,7 @@ final class LoopReturns: LoopPart {
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         assert(home.channels[channel.place] == nil, "a channel departs after it was removed")
         receipts.forget(channel.place)
-        // The client was not told of the loss yet. The hub reports the loss when the client joins again.
+        // The client was not told about a loss. The hub reports it when the client joins again.
         if comesBack, channel.position.owedLoss != nil { channel.session.past.joinedTopics.take(channel.topic) }
         guard let resumeStore = project.settings.resumeStore else {
             if comesBack, channel.isOpen { channel.session.past.ended.forget() }
@@ -176,7 +179,7 @@ final class LoopReturns: LoopPart {
         if !channel.session.past.hasGone { remember(channel, resumeStore) }
     }
 
-    /// Marks the channel as departed: its client may come back with another socket.
+    /// Marks the channel as disconnected in the registry: its client may return on another socket.
     private func depart(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard let resumeEntry = channel.resumeEntry else { return }
         let session = channel.session
@@ -195,7 +198,7 @@ final class LoopReturns: LoopPart {
             heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
-    /// Remembers the channel on its session: its client may join again on the same socket.
+    /// Stores the channel's state in its session: the client may join again on the same socket.
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.feed == nil else { return }
         guard let left = channel.position.left(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel))
@@ -210,20 +213,20 @@ final class LoopReturns: LoopPart {
             for: resumeStore.socketKey(of: channel))
     }
 
-    /// Returns the offset up to which everything was sent to the client; nil if nothing was sent yet.
+    /// Returns the offset before which the hub has sent everything to the client; nil if it has sent nothing.
     func sentOffset(of channel: Channel) -> UInt64? {
         channel.position.sent(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel))
     }
 
-    /// Freezes the sent offsets of a socket that takes no more data and closes later. Changes found until then count as
-    /// not sent.
+    /// Fixes the sent offsets of the channels on a socket that takes no more data and will be closed. Later changes
+    /// count as not sent.
     func keepWhereItStands(_ session: Session) {
         for channel in session.channels.compactMap({ $0.flatMap { home.channels[$0] } }) {
             home.take(.socketEnds(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel)), channel)
         }
     }
 
-    /// Returns the offset up to which the client has acknowledged everything.
+    /// Returns the offset before which the client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
         let acknowledged = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
         assert(
@@ -232,7 +235,7 @@ final class LoopReturns: LoopPart {
         return acknowledged
     }
 
-    /// Records that the client was told of a loss. The client's next acknowledgement shows that the report has arrived.
+    /// Records that the client was sent a loss report. The next acknowledgement shows that it has received the report.
     func isToldOfLoss(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
         channel.position.note { $0.noteLossReport() }
@@ -241,8 +244,8 @@ final class LoopReturns: LoopPart {
 
     // MARK: Acknowledged offsets
 
-    /// Begins to track the positions of channels that wait for PostgreSQL individually, before clients are asked: such
-    /// channels have received less than the others.
+    /// Begins to track channels individually that wait for PostgreSQL. The loop calls this before it pings clients,
+    /// because these channels have received less than the others of their sockets.
     func trackWaitingChannels() {
         guard project.settings.resumeStore != nil, home.live.pipeline.holdsAnybody else { return }
         for place in home.channels.indices {
@@ -251,8 +254,8 @@ final class LoopReturns: LoopPart {
         }
     }
 
-    /// Tracks the channel individually: from here on, of its socket's acknowledgements, only the one for the current
-    /// ping applies to the channel.
+    /// Begins to track the channel individually. Of its socket's later acknowledgements, only that of the current ping
+    /// applies to the channel.
     func trackIndividually(_ channel: Channel) {
         guard let receipt = channel.position.receipt else { return }
         let (acknowledged, asked) = (acknowledgedOffset(of: channel), channel.session.receipt.asked)
@@ -261,12 +264,12 @@ final class LoopReturns: LoopPart {
         receipts.separateFromSocket(channel.place)
     }
 
-    /// Asks a client to acknowledge what it was sent. At most one ping is under way.
+    /// Pings a client, whose answer acknowledges what it was sent. At most one ping is open.
     func ping(_ session: Session) {
         let places = session.channels.compactMap(\.self).filter { home.channels[$0]?.resumeEntry != nil }
         guard !places.isEmpty else { return }
         guard let mark = receipts.mark, let epoch = home.live.pipeline.epoch else {
-            // Readers of the past may serve the client before the live one has begun.
+            // A catch-up follower may serve the client before the live follower has opened the log.
             return clients.receipts.pingNext(session.connection)
         }
         guard let offset = session.receipt.sent(after: mark, upTo: home.live.pipeline.frontier) else { return }
@@ -280,7 +283,7 @@ final class LoopReturns: LoopPart {
         clients.receipts.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
 
-    /// Handles a client's answer to a ping: the client has received everything sent before that ping.
+    /// Handles a client's answer to a ping: the client has received everything that was sent before it.
     func ponged(_ text: String, _ session: Session) {
         guard let position = EventLogPosition(text) else { return }
         switch session.receipt.answered(position.offset) {
@@ -294,14 +297,14 @@ final class LoopReturns: LoopPart {
         }
     }
 
-    /// Passes an acknowledgement to the channel's receipt. The socket's receipt may apply to the channel from then on.
+    /// Applies an acknowledgement to the channel's receipt. The socket's offset may apply to the channel afterwards.
     private func settle(_ channel: Channel, _ acknowledge: (inout ChannelReceipt) -> Void) {
         channel.position.note(acknowledge)
         if channel.position.receipt?.own == nil { receipts.joinToSocket(channel.place) }
         receipts.noteChange(channel.place)
     }
 
-    /// Writes the acknowledged offsets down, after clients were asked.
+    /// Writes the acknowledged offsets to the resume store, after clients were pinged.
     func writeReceipts() {
         home.snapshots.forgetPassed()
         guard let resumeStore = project.settings.resumeStore, home.live.pipeline.isOpen,
@@ -310,7 +313,7 @@ final class LoopReturns: LoopPart {
         let now = EventLogPosition(epoch: epoch, offset: home.live.pipeline.frontier)
         for place in receipts.separated {
             guard let channel = home.channels[place] else { continue }
-            // The client has received everything that it was sent.
+            // The client has acknowledged everything that it was sent.
             if channel.session.receipt.since == nil, let reach = channel.position.reach(home.view(of: channel)) {
                 settle(channel) { $0.settle(reach) }
             }
@@ -318,7 +321,7 @@ final class LoopReturns: LoopPart {
         }
         var stands: [ResumeStore.Stand] = []
         for channel in receipts.takeChanged(allReached: now.offset).compactMap({ home.channels[$0] }) {
-            // A returning channel keeps its former mark until it is joined.
+            // A returning channel keeps its former position until its join is answered.
             guard channel.isOpen, let resumeEntry = channel.resumeEntry, let place = resumeEntry.place else { continue }
             let own = channel.position.receipt?.own ?? channel.session.receipt.since
             stands.append(
@@ -331,8 +334,8 @@ final class LoopReturns: LoopPart {
         if !doubted.isEmpty { ask(Set(doubted)) }
     }
 
-    /// Asks clients whether they are still connected, because another client has arrived that the hub took for one of
-    /// them.
+    /// Pings clients whose registry entries are in doubt. The hub took a client that joined for one of them, and an
+    /// answer shows that they are other clients.
     private func ask(_ doubted: Set<ResumeRegistry.Place>) {
         for place in home.channels.indices {
             guard let channel = home.channels[place], let entered = channel.resumeEntry?.place,
@@ -346,17 +349,17 @@ final class LoopReturns: LoopPart {
 }
 
 extension Channel {
-    /// True if there is something that the client must be told and was not told yet.
+    /// True if the client must still be told something.
     fileprivate var owesReport: Bool {
         position.owesReport || told.lacks.untold != nil || !told.truncationsDue.isEmpty
     }
 
-    /// True if a loss was not reported, or if its report may not have arrived.
+    /// True if the hub has not reported some loss, or does not know if the client has received the report.
     fileprivate var owesLoss: Bool { owesReport || position.owesLoss }
 }
 
 extension PeerAddress {
-    /// Key by which addresses of one subscriber are counted as one: an IPv4 address, or the first half of an IPv6 one.
+    /// Hash of a subscriber's address: the whole IPv4 address, or the first half of an IPv6 one.
     fileprivate var subscriber: UInt32 {
         var hash = KeyHash(seed: isIPv6 ? 6 : 4)
         hash.combine(network)

@@ -14,44 +14,46 @@ import Snapshots
 import WebSocket
 
 extension Channel {
-    /// Snapshot that a parked channel's client receives.
+    /// Snapshot that the client of a parked channel receives.
     enum RunningSnapshot {
-        /// The session's other snapshots come first.
+        /// Other snapshots of the same session come first. The value is the parts of this one.
         case waiting([SnapshotPart])
+        /// The hub is sending the snapshot.
         case told(SnapshotTelling)
     }
 }
 
-/// Rows of one table for one binding.
+/// Part of a snapshot: rows of one table for one binding.
 struct SnapshotPart {
     /// Index of the binding in the channel's bindings.
     let binding: Int
     let selection: TableSelection
 }
 
-/// Snapshot that is being sent to a channel.
+/// Snapshot that the hub is sending to a channel.
 struct SnapshotTelling {
-    /// Number that events of this snapshot carry. Events with another number are ignored.
+    /// Ticket that the snapshot's events carry. Events with another number are ignored.
     let number: UInt64
     let ticket: SnapshotTicket
-    /// Envelopes by selection number.
+    /// Envelopes by the number of the selection in the request.
     let envelopes: [ChangeEnvelope]
     var start: SnapshotStart?
     var rowCount = 0
 }
 
-/// Snapshots of channels that begin with the existing rows. Rows are sent page by page, as fast as the socket takes
-/// them, while changes wait in the log. Then the channel catches up from the snapshot's position.
+/// Snapshots of channels that begin with the existing rows. The hub sends the rows page by page, as fast as the socket
+/// takes them, while the channel's changes stay in the log. Then the channel catches up from the snapshot's position.
 final class LoopSnapshots: LoopPart {
     unowned let home: ProjectLoop
-    /// Channels that began with a snapshot, while the log may still contain transactions that the snapshot includes.
+    /// Places of channels that began with a snapshot, while the log may still contain transactions that are in the
+    /// snapshot.
     private var exclusions: Set<UInt32> = []
 
     init(of home: ProjectLoop) { self.home = home }
 
     // MARK: Beginning
 
-    /// Starts the channel's snapshot, once the channel is open and its bindings are in place.
+    /// Starts the channel's snapshot, if one is wanted, the channel is open and its bindings are placed.
     func begin(_ channel: Channel) {
         guard channel.position.snapshot == .wanted, channel.isOpen, channel.delivery.follower != nil,
             !channel.delivery.isResting,
@@ -143,7 +145,7 @@ final class LoopSnapshots: LoopPart {
         }
     }
 
-    /// Requests the next page, unless the socket is slow.
+    /// Requests the next page of rows, unless the socket is slow.
     func goOn(_ channel: Channel) {
         guard case .told(let telling)? = channel.snapshot, telling.start != nil else { return }
         if !channel.session.isSlow { telling.ticket.next() }
@@ -158,7 +160,7 @@ final class LoopSnapshots: LoopPart {
 
     // MARK: Ending
 
-    /// Leaves out of the log's next transactions those that the channel's snapshot includes.
+    /// Records that transactions in the channel's snapshot must be left out of the log's next changes.
     func leaveOutSeen(_ channel: Channel) { exclusions.insert(channel.place) }
 
     private func completeSnapshot(of channel: Channel, _ telling: SnapshotTelling) {
@@ -172,8 +174,8 @@ final class LoopSnapshots: LoopPart {
         home.tell(channel, notice)
     }
 
-    /// Ends a snapshot with an error. The client is told, and receives changes from its join on, or from the position
-    /// of the rows that it has.
+    /// Ends a snapshot with an error, and tells the client. The client receives changes from its join on; or from the
+    /// position of the rows, if it has received some.
     func fail(_ channel: Channel, _ refusal: SnapshotRefusal) {
         var start: SnapshotStart?
         guard let snapshot = channel.snapshot else { return }
@@ -188,13 +190,12 @@ final class LoopSnapshots: LoopPart {
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
         metrics.snapshots[.failed].add()
         home.take(.rowsRefused(isPassing: refusal.isPassing), channel)
-        // Some clients join again at each error, so the message is an error only if joining again may help.
+        // Some clients join again at each error, so this is an error only if joining again may help.
         let text = "No snapshot: \(refusal.text); changes are told from here on"
         home.tell(channel, ChannelNotice(refusal.isPassing ? .error : .ok, text, .snapshotFailed, from: .system))
     }
 
-    /// Unparks the channel. The channel continues from the snapshot's position, or from where it was parked if no
-    /// snapshot began.
+    /// Unparks the channel. It continues at the snapshot's position, or where it was parked if no snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
         assert(channel.delivery.follower == nil, "a channel is parked while it gets its rows")
         channel.snapshot = nil
@@ -219,23 +220,23 @@ final class LoopSnapshots: LoopPart {
         startSnapshot(of: following)
     }
 
-    /// Stops excluding transactions for channels whose snapshots the log has passed completely.
+    /// Ends the exclusion of transactions for channels whose snapshots the log has passed completely.
     func forgetPassed() {
         if exclusions.isEmpty { return }
-        // The order matters: everything covered must be in the log that is checked next.
+        // `covered` is read first, so that the log checked next contains everything before it.
         let covered = project.delivery.log.covered().rawValue
         guard let end = project.delivery.log.end()?.state.position.offset, home.live.pipeline.frontier >= end else {
             return
         }
         for place in exclusions.sorted() {
-            // Changes that wait for an answer may be delivered from the log again, and so may all changes behind them.
+            // Changes that wait for an answer may be read from the log again, with all changes after them.
             guard let channel = home.channels[place], channel.delivery.follower === home.live,
                 let seen = channel.position.seen,
                 seen.isBehind(covered), home.live.pipeline.frontier >= channel.position.floor, !home.live.holds(channel)
             else { continue }
             home.take(.rowsPassed, channel)
             exclusions.remove(place)
-            // From now on the client's acknowledgements apply to this channel.
+            // From now on, the client's acknowledgements apply to this channel.
             if channel.resumeEntry != nil { clients.receipts.pingNext(channel.session.connection) }
         }
     }

@@ -8,9 +8,9 @@ import Positions
 import Synchronization
 import System
 
-/// Regular sweep over the channels' positions in the log, with three purposes. A quiet client that asked for positions
-/// is told its current one, so that it resumes from a position that the log still has. The channel furthest behind is
-/// compared with retention. Ledger notes that retention is about to remove are repeated.
+/// Regular sweep over the positions of a loop's channels, for three purposes. It sends their current positions to
+/// clients that asked for these and had no changes, so that they can resume from a position that the log still has. It
+/// compares the slowest channel with retention. It repeats ledger notes that retention is about to delete.
 final class LoopStandings: LoopPart {
     unowned let home: ProjectLoop
     /// Progress of the sweep; nil until the first channel needs one.
@@ -18,7 +18,7 @@ final class LoopStandings: LoopPart {
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Starts the sweep with the first channel that needs it.
+    /// Starts the sweeps, when the first channel needs them.
     func watch() {
         guard sweep == nil else { return }
         sweep = StandingSweep()
@@ -29,7 +29,7 @@ final class LoopStandings: LoopPart {
         loop.after(nanoseconds: time.wholeNanoseconds, token: TimerToken.standings(home.place).rawValue)
     }
 
-    /// Runs one step of a sweep. All channels in one step would delay their events.
+    /// Runs one step of a sweep. Checking all channels in one step would delay other work of the loop.
     func areDue() {
         guard var sweep else { return }
         if sweep.next == 0 { sweep.began = loop.time.unixMicroseconds() }
@@ -42,7 +42,8 @@ final class LoopStandings: LoopPart {
             sayWhereQuietChannelStands(channel)
             guard channel.ledger.isListed else { continue }
             sweep.sent(home.ledger.sentForLedger(channel) ?? 0)
-            // Only some are noted in each sweep: a hundred thousand notes at once would be more than the log takes.
+            // The notes repeated in one sweep are limited: a hundred thousand in one step would be more than the log
+            // can take.
             guard home.ledger.mustBeRestated(channel, before: restatedBefore), sweep.mayRestate() else { continue }
             home.ledger.restate(channel)
         }
@@ -58,13 +59,14 @@ final class LoopStandings: LoopPart {
 
     // MARK: Quiet channels
 
+    /// Sends a client its current position if it asked for positions and had no change since the last one.
     private func sayWhereQuietChannelStands(_ channel: Channel) {
         // Feeds send their positions themselves.
         guard channel.feed == nil, channel.conversation.options.contains(.hearsPosition),
             channel.delivery.follower === home.live, !home.live.holds(channel),
             let position = home.catchUps.position(of: channel)
         else { return }
-        // A position that came with a change counts as a marker.
+        // A position in a change counts as a marker.
         let heard = channel.delivery.listener.flatMap { home.live.pipeline.toldAt($0) } ?? 0
         guard heard <= channel.position.markedAt else { return home.take(.marked(heard), channel) }
         if position.offset > channel.position.markedAt { home.catchUps.sayCaughtUp(channel) }
@@ -89,19 +91,21 @@ final class LoopStandings: LoopPart {
     }
 }
 
-/// State of a sweep over all channels of a loop.
+/// State of one sweep over all channels of a loop.
 struct StandingSweep {
-    /// Time at which the first channel was checked, in Unix microseconds.
+    /// Unix time in microseconds at which the sweep began.
     var began: Int64 = 0
+    /// Place of the next channel to check.
     var next: UInt32 = 0
-    /// Offset before which all checked channels were sent everything.
+    /// Lowest offset before which a checked channel was sent everything.
     private(set) var sent: UInt64?
-    /// Lowest offset that a channel still needs.
+    /// Lowest offset that a checked channel still needs from the log.
     private(set) var needed: UInt64?
 
-    /// Number of channels noted again in this sweep.
+    /// Number of channels whose ledger notes were repeated in this sweep.
     private var restated = 0
 
+    /// Counts a note to repeat. Returns false if the sweep has reached its limit.
     mutating func mayRestate() -> Bool {
         restated += 1
         return restated <= Limits.restatedPerSweep
@@ -116,15 +120,15 @@ struct StandingSweep {
 }
 
 enum Retention {
-    /// True if the offset is in the oldest tenth of the log. Retention removes whole segments, so the offset is about
-    /// to be lost.
+    /// True if the offset is in the oldest tenth of the log. Retention deletes whole segments, so the offset may be
+    /// deleted soon.
     static func isNear(_ offset: UInt64, oldest: UInt64, end: UInt64) -> Bool {
         guard end > oldest, offset < end else { return false }
         return offset < oldest + (end - oldest) / 10
     }
 }
 
-/// Lowest offset that a channel still needs, over all loops.
+/// Lowest offset that any channel still needs from the log, over all loops.
 final class SlowestReader: Sendable {
     private let offsets: Mutex<[UInt64?]>
 

@@ -8,8 +8,8 @@ import Positions
 import Protocol
 import WebSocket
 
-/// Interpreter of the machine that decides where a channel stands: it passes events to a channel's position, and performs
-/// the actions that follow.
+/// Events and actions of channels' positions: passes events to `ChannelPosition`, and performs the actions that it
+/// returns.
 extension ProjectLoop {
     func take(_ event: ChannelPosition.Event, _ channel: Channel) {
         for action in channel.position.take(event) { perform(action, channel) }
@@ -40,15 +40,15 @@ extension ProjectLoop {
 
     // MARK: What the machine is told
 
-    /// Returns the progress of the channel's reader; nil if no reader serves the channel.
+    /// Returns the progress of the channel's follower; nil if none serves the channel.
     private func progress(of channel: Channel) -> ReaderProgress? { channel.delivery.follower?.progress(for: channel) }
 
-    /// Returns the progress of a reader from which the channel can be parked; nil if it cannot be parked now.
+    /// Returns the progress of the channel's follower; nil if the channel cannot be parked now.
     func parkingProgress(of channel: Channel) -> ReaderProgress? {
         channel.delivery.isResting ? nil : progress(of: channel)
     }
 
-    /// Returns the state of the log by which the channel's position is computed.
+    /// Returns the state of the log from which the channel's position is computed.
     func view(of channel: Channel) -> LogView {
         let reader = progress(of: channel)
         let epoch =
@@ -59,10 +59,10 @@ extension ProjectLoop {
 
     // MARK: Beginning
 
-    /// Places the channel in a reader, if nothing holds it.
+    /// Lets a follower serve the channel, if nothing holds it.
     func placeInReader(_ channel: Channel) {
         let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
-        // The log's beginning is not looked for while there is no log.
+        // Without a log, its beginning is not looked up.
         let beginning = end == nil ? nil : catchUps.logBeginning()
         let log = LogExtent(
             end: end, oldest: beginning?.offset, isBehindDamage: beginning?.isBehindDamage ?? false)
@@ -74,8 +74,8 @@ extension ProjectLoop {
         (channel.position.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
     }
 
-    /// Skips the messages of the past for a channel that is told to fetch. The channel may have received some of them,
-    /// and the loop may be about to read others.
+    /// Skips past messages for a channel whose client is told to fetch. The client may have received some of them, and
+    /// the loop may be about to read others.
     private func passOverMessages(_ channel: Channel) {
         guard channel.conversation.details?.hasReplayed != true,
             let end = project.delivery.log.end()?.state.position.offset
@@ -97,7 +97,7 @@ extension ProjectLoop {
 
     // MARK: Parking
 
-    /// Parks all channels of a session whose socket takes no more data.
+    /// Parks all channels of a session whose socket takes no more data for now.
     func park(_ session: Session) {
         for case let place? in session.channels {
             guard let channel = channels[place] else { continue }
@@ -105,20 +105,21 @@ extension ProjectLoop {
         }
     }
 
+    /// Lets all channels of a session continue, because its socket takes data again.
     func unpark(_ session: Session) {
         for case let place? in session.channels { if let channel = channels[place] { take(.socketDrained, channel) } }
     }
 
-    /// Parks the channel at the first change that still waits for PostgreSQL, because more of its changes wait than the
-    /// hub keeps. Later the channel reads these changes from the log again.
+    /// Parks the channel at its first change that waits for PostgreSQL, because too many wait. The channel will read
+    /// these changes from the log again.
     func goBack(_ channel: Channel) { park(channel, metrics.parked[.answers]) { .answersOverflowed($0) } }
 
-    /// Passes an event that parks the channel, if it can be parked.
+    /// Passes an event that may park the channel. Records the reason if it can be parked.
     func park(_ channel: Channel, _ reason: Counter, _ event: (ReaderProgress?) -> ChannelPosition.Event) {
         let progress = parkingProgress(of: channel)
         if progress?.epoch != nil, channel.isOpen {
             channel.delivery.follower?.reports.tellOfTruncations(channel)
-            // The channel reads the waiting changes from the log again, and the truncations behind them.
+            // The channel will read the waiting changes from the log again, and the truncations after them.
             if progress?.firstHeld != nil { channel.told.truncationsDue = [] }
             assert(channel.told.truncationsDue.isEmpty, "a truncation with no change before it is told")
             returns.trackIndividually(channel)
@@ -156,14 +157,14 @@ extension ProjectLoop {
         return end.epoch == position.epoch && end.offset > position.offset && end.offset - position.offset > limit
     }
 
-    /// Closes the socket and tells the client its position. The client decides whether it resumes from there or
-    /// fetches.
+    /// Closes the socket and tells the client its position. The client decides if it resumes from there or fetches its
+    /// data again.
     private func sendAway(_ channel: Channel, at position: EventLogPosition) {
         metrics.drops[.slowConsumer].add()
         clients.say(.tryAgainLater, "too slow: connect again and go on from \(position), or fetch", to: channel.session)
     }
 
-    /// Leaves the channel's database messages in the log, too. The channel receives them when it catches up.
+    /// Leaves the channel's database messages in the log. The channel receives them when it catches up.
     private func keepMessages(of channel: Channel) {
         guard let place = channel.conversation.place, talk.topics[place].hearsBroadcasts else { return }
         talk.topics[place].hasReplayed = true
@@ -171,7 +172,8 @@ extension ProjectLoop {
 
     // MARK: At the seam
 
-    /// Moves the channel from its reader to the live one, which has delivered no change that the channel lacks.
+    /// Moves the channel from its catch-up follower to the live one, which has delivered no change that the channel
+    /// lacks.
     private func moveToLive(_ channel: Channel) {
         assert(channel.delivery.follower?.holds(channel) != true, "nothing waits for it")
         assert(channel.told.truncationsDue.isEmpty, "a truncation is told where it was met")
@@ -185,14 +187,14 @@ extension ProjectLoop {
 }
 
 extension Follower {
-    /// True if changes for the channel wait in this reader for an answer of PostgreSQL. Each reader counts listeners on
-    /// its own, so only the reader that serves a channel is asked about its listener.
+    /// True if changes for the channel wait on this follower for PostgreSQL. Listener numbers are valid only on the
+    /// follower that serves the channel.
     func holds(_ channel: Channel) -> Bool {
         guard channel.delivery.follower === self, let listener = channel.delivery.listener else { return false }
         return pipeline.isHeld(listener)
     }
 
-    /// Returns the progress of the follower, with what it holds and has sent for the channel.
+    /// Returns the follower's progress, including what it holds back for the channel and has sent to it.
     func progress(for channel: Channel) -> ReaderProgress {
         var progress = ReaderProgress(
             isLive: isAtEnd, epoch: pipeline.isOpen ? pipeline.epoch : nil, frontier: pipeline.frontier,

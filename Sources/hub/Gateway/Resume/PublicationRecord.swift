@@ -4,19 +4,19 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Record of changes to a project's publication, for all loops and across restarts. With this record, the hub can
-/// report losses to clients that return to another process, and losses from a time when no process ran.
+/// Record of changes of a project's publication, for all loops and across restarts. The hub uses it to report losses to
+/// clients that return to another process, and losses from a time when no process ran.
 public final class PublicationRecord: Sendable {
     private struct State {
         var known = Republications()
-        /// Newest catalog that was not applied yet, because the log's end is not known.
+        /// Newest catalog that was not applied yet, because the log's end is not known; nil if there is none.
         var waiting: CatalogSnapshot?
         var version: UInt64 = 0
         var isWritten = true
     }
 
     private let state: Mutex<State>
-    /// Directory of the record; nil if it is kept in memory only.
+    /// Directory of the record; nil if it is not stored.
     private let directory: (any StorageDirectory)?
     private let writer = BackgroundWriter("publication")
     private let hasFailed = Atomic<Bool>(false)
@@ -24,8 +24,8 @@ public final class PublicationRecord: Sendable {
     static let fileName = "publication"
     private static let maximumBytes = UInt64(64 << 20)
 
-    /// Restores the record of an earlier process. If it cannot be read, whoever comes back to a position before now is
-    /// told that changes may be missing.
+    /// Restores the record of an earlier process. If it cannot be read, the hub tells clients that return to an earlier
+    /// position that changes may be missing.
     public init(in directory: (any StorageDirectory)?) {
         self.directory = directory
         var state = State()
@@ -48,7 +48,7 @@ public final class PublicationRecord: Sendable {
 
     // MARK: What is known
 
-    /// Takes a new catalog, from any thread. `end` is the log's end; nil until the log is open.
+    /// Applies a new catalog. Any thread may call this. `end` is the log's end; nil until the log is open.
     func take(_ snapshot: CatalogSnapshot, at end: UInt64?) {
         let isNews = state.withLock { state in
             guard snapshot.version > state.version else { return false }
@@ -59,10 +59,11 @@ public final class PublicationRecord: Sendable {
         if isNews { writer.wake() }
     }
 
-    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
-    /// begins earlier must be told of the loss, once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
+    /// that begins earlier must be told about the loss once.
     func wholeFrom(_ table: UInt32, at end: UInt64?) -> UInt64 { settled(at: end) { $0.wholeFrom(table) } }
 
+    /// Returns the highest offset at which a table's publication was found to have changed.
     func latest(at end: UInt64?) -> UInt64 { settled(at: end) { $0.latest } }
 
     private func settled(at end: UInt64?, _ answer: (Republications) -> UInt64) -> UInt64 {
@@ -92,8 +93,8 @@ public final class PublicationRecord: Sendable {
 
     public func stop() { writer.stop() }
 
-    /// Writes the record, if it has changed. False if that failed: the next process would then find the same changes of
-    /// the publication again.
+    /// Writes the record if it has changed. Returns false if that failed: the next process would then find the same
+    /// changes of the publication again.
     @discardableResult
     public func flush() -> Bool {
         guard let directory else { return true }

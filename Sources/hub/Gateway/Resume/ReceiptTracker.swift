@@ -1,12 +1,13 @@
-/// Places of a loop's channels whose acknowledged offsets must be tracked apart from the others, or written down again.
+/// Channels of a loop whose acknowledged offsets are tracked individually, or must be written again.
 struct ReceiptTracker {
     /// Offset acknowledged by every client that has nothing newer in flight; nil until the first channel is tracked.
     private(set) var mark: UInt64?
-    /// Channels whose position differs from their socket's.
+    /// Places of channels whose acknowledged offset differs from their socket's.
     private var separate: Set<UInt32> = []
+    /// Places of channels whose acknowledged offset must be written.
     private var changed: Set<UInt32> = []
 
-    /// Places that are tracked apart from their sockets, in order.
+    /// Places of channels that are tracked separately from their sockets, in order.
     var separated: [UInt32] { separate.sorted() }
 
     /// Begins to track a channel that was joined at the offset.
@@ -20,7 +21,7 @@ struct ReceiptTracker {
         changed.insert(place)
     }
 
-    /// Lets the socket's receipt apply to the channel.
+    /// Ends the separate tracking of a channel: its socket's acknowledged offset applies to it.
     mutating func joinToSocket(_ place: UInt32) { separate.remove(place) }
 
     mutating func noteChange(_ place: UInt32) { changed.insert(place) }
@@ -30,8 +31,8 @@ struct ReceiptTracker {
         changed.remove(place)
     }
 
-    /// Returns the places whose offsets must be written down, in order, and begins anew. All other channels have reached
-    /// the offset.
+    /// Removes and returns the places whose offsets must be written, in order. `offset` is the one that all other
+    /// channels have reached.
     mutating func takeChanged(allReached offset: UInt64) -> [UInt32] {
         mark = offset
         defer { changed = [] }

@@ -1,31 +1,31 @@
 import Bytes
 import Catalog
 
-/// Tables that left the publication and came back, or are published differently than before. Changes committed
-/// meanwhile never arrive. The input is the catalogs in order. The output is the offset from which a channel misses
-/// nothing of a table.
+/// Breaks in the publication of tables: a table left the publication and returned, or is now published in another way.
+/// The log lacks the changes that were committed in between. The input is the catalogs in order. The output is the
+/// offset from which the log has all changes of a table.
 struct Republications: Equatable {
-    /// Publications and options of each table, even while the table is not published, because it may return.
+    /// Publications and options by table. Tables that are not published are kept, because they may return.
     private var marks: [UInt32: String] = [:]
-    /// Offset at which a table's change of publication was noticed: the one behind the last entry read.
+    /// Offset after the log's end at the moment when the hub found a change of the table's publication, by table.
     private var noticed: [UInt32: UInt64] = [:]
+    /// Highest offset at which a break was found.
     private(set) var latest: UInt64 = 0
-    /// Offset before which nothing is known, because an earlier record could not be read.
+    /// Offset before which breaks are not known, because an earlier record could not be read; 0 if it could.
     private var beginning: UInt64 = 0
-    /// True until the first catalog, if nothing is known before that.
+    /// True until the first catalog, if an earlier record could not be read.
     private var hasUnknownPast = false
     /// Number of remembered tables.
     var count: Int { marks.count }
 
     init() {}
 
-    /// Creates a record in place of one that cannot be read: up to the first catalog, any change may be missing.
+    /// Creates a record in place of one that cannot be read. Any change before the first catalog may be missing.
     init(withUnknownPast: Void) { hasUnknownPast = true }
 
-    /// Takes the tables of a new catalog. `end` is the log's end.
+    /// Applies the tables of a new catalog. `end` is the log's end.
     mutating func take(_ tables: [CatalogTable], at end: UInt64) {
-        // A log that was begun anew may end earlier than the former one. Clients of the former log are told of that by
-        // other means.
+        // A new log may end at a lower offset than the former one. Clients of the former log learn of it by its epoch.
         for (table, offset) in noticed where offset > end + 1 { noticed[table] = end + 1 }
         beginning = hasUnknownPast ? end + 1 : min(beginning, end + 1)
         hasUnknownPast = false
@@ -40,24 +40,24 @@ struct Republications: Equatable {
         assert(latest <= end + 1, "nothing is noticed behind the log's end")
         assert(noticed.count <= marks.count, "a table is known before its publication changes")
         guard marks.count > Self.most(of: tables.count) else { return }
-        // Tables that are created and dropped all the time are not remembered without end.
+        // Tables that are created and dropped repeatedly must not fill the memory.
         let present = Set(tables.map(\.oid))
         marks = marks.filter { present.contains($0.key) }
         noticed = noticed.filter { present.contains($0.key) }
     }
 
-    /// Returns the table's publications and options. Records of older versions have only the publications.
+    /// Returns the table's publications and options as a text. Records of older versions contain only the publications.
     private static func mark(of table: CatalogTable) -> String { table.publishedBy + "|" + table.publicationVersion }
 
     private static func most(of tables: Int) -> Int { max(1024, 2 * tables) }
 
-    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
-    /// begins earlier must be told of the loss, once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
+    /// that begins earlier must be told about the loss once.
     func wholeFrom(_ table: UInt32) -> UInt64 { max(beginning, noticed[table] ?? 0) }
 }
 
-/// Stored form: version u8 · beginning u64 · tables u32 · { table u32 · offset u64 · mark's length u32 · mark } ·
-/// CRC-32C u32. Version 1 has no beginning.
+/// Stored form: version u8 · beginning u64 · tables u32 · { table u32 · offset u64 · length of the mark u32 · mark } ·
+/// CRC-32C u32. Version 1 lacks `beginning`.
 extension Republications {
     func encoded() -> [UInt8] {
         var writer = ByteWriter(capacity: 64 + marks.count * 32)

@@ -8,19 +8,19 @@ import Settings
 import Synchronization
 import System
 
-/// Acknowledged positions of a project's channels, and of departed clients that may return. All loops share one
-/// ResumeStore, which survives restarts.
+/// Acknowledged positions of a project's channels, including those whose clients have disconnected and may return. All
+/// loops share one store, which survives restarts.
 ///
-/// Loops update the positions once a second, and when a channel comes or goes. A thread writes the changes, so that no
-/// loop waits for a disk.
+/// Loops update the positions once a second, and when a channel is joined or ends. A thread writes the changes to the
+/// disk, so that no loop waits for it.
 public final class ResumeStore: Sendable {
     private let book: Mutex<ResumeRegistry>
     private let scope: CatchUpScope
     private let graceSeconds: Int64
-    /// Clock of the book, which continues across restarts of the hub.
+    /// Clock for the expiry of entries, which continues across restarts of the hub.
     private let clock: SteadySeconds
     private let secret: ResumeRegistry.Secret
-    /// File of the positions; nil if they are kept in memory only.
+    /// File of the positions; nil if they are not stored.
     private let file: (any StorageFile)?
     private let writer = BackgroundWriter("departures")
     private let hasFailed = Atomic<Bool>(false)
@@ -28,7 +28,7 @@ public final class ResumeStore: Sendable {
     static let fileName = "departures"
     private static let newName = "resumeStore.new"
 
-    /// Restores the positions that an earlier process wrote. All of that process's clients have departed.
+    /// Restores the positions that an earlier process wrote. All clients of that process count as disconnected.
     public init(
         loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?,
         time: any TimeSource, maximum: Int = Limits.maximumDepartures,
@@ -58,7 +58,7 @@ public final class ResumeStore: Sendable {
 
     private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * ResumeRegistry.recordBytes)
 
-    /// Writes a new file with the current state. The file replaces the former one when it is complete.
+    /// Writes a new file with the current state. It replaces the former file only when it is complete.
     private static func begin(
         _ directory: any StorageDirectory, _ head: [UInt8], _ book: inout ResumeRegistry
     ) throws(SystemError) -> any StorageFile {
@@ -78,11 +78,12 @@ public final class ResumeStore: Sendable {
 
     // MARK: Identity of clients
 
-    /// Returns the key of a channel that joins again on its own socket. The key contains no identity, because a socket
-    /// has only one client.
+    /// Returns the key by which a channel is recognized that joins again on its own socket. The key contains no
+    /// identity of the client, because a socket has only one.
     func socketKey(of channel: Channel) -> ResumeKey { hash([], channel) }
 
-    /// Returns the key of a client that comes back with another socket; nil if it cannot be told from others.
+    /// Returns the key by which a client is recognized that returns on another socket; nil if clients cannot be
+    /// distinguished.
     func key(of channel: Channel) -> ResumeKey? {
         guard let identity = identity(of: channel) else { return nil }
         return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
@@ -119,7 +120,7 @@ public final class ResumeStore: Sendable {
         book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
     }
 
-    /// Registers a client that joins again on the same socket. Returns its place in the book; nil if there is no room.
+    /// Enters a client that joins again on the same socket. Returns the index of its entry; nil if there is no room.
     func comeBack(
         to place: ResumeRegistry.Place?, _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int,
         lastRef: UInt32, at stand: ResumeRegistry.Stand, now: UInt64
@@ -151,6 +152,7 @@ public final class ResumeStore: Sendable {
         writer.wake()
     }
 
+    /// Update of one channel's entry.
     struct Stand {
         let place: ResumeRegistry.Place
         let mark: EventLogPosition?
@@ -159,8 +161,7 @@ public final class ResumeStore: Sendable {
         let heard: UInt64
     }
 
-    /// Updates a loop's positions, once a second. Returns the loop's clients that must prove that they are still
-    /// connected.
+    /// Updates a loop's positions, once a second. Returns the entries in doubt whose clients must answer a ping.
     func update(
         _ mark: EventLogPosition, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
     ) -> [ResumeRegistry.Place] {
@@ -187,7 +188,7 @@ public final class ResumeStore: Sendable {
     /// Stops the thread after a last write.
     public func stop() { writer.stop() }
 
-    /// Writes the changes to the disk. False if that failed: the next try writes everything again.
+    /// Writes the changes to the disk. Returns false if that failed; the next attempt then writes everything again.
     @discardableResult
     public func flush() -> Bool {
         guard let file else { return true }
@@ -214,10 +215,10 @@ public final class ResumeStore: Sendable {
     }
 }
 
-/// Seconds since 1970 at one moment, continued by the monotonic clock. A step of the wall clock does not change them,
-/// also if the hub starts again. Only when the computer starts again, the wall clock is read again.
+/// Unix time in seconds at one moment, continued by the monotonic clock. A step of the wall clock does not change it,
+/// even if the hub restarts. The wall clock is read again only after the computer restarts.
 private struct SteadySeconds: Sendable {
-    /// Seconds at the monotonic clock's zero.
+    /// Unix time in seconds at the monotonic clock's zero.
     let bootSeconds: Int64
 
     init(_ time: any TimeSource, _ former: ResumeRegistry.Head?) {
@@ -234,7 +235,7 @@ private struct SteadySeconds: Sendable {
 }
 
 extension Channel.Binding {
-    /// Texts of everything that the binding asks for.
+    /// Texts of all parameters of the binding, by which bindings are compared.
     fileprivate var words: [[UInt8]] {
         guard let parameters else { return [[]] }
         let texts =
