@@ -1,16 +1,16 @@
 import Diagnostics
 import Synchronization
 
-/// Decisions about which database messages are admitted under the project's rate. The loop that reads a message first
-/// decides, for all loops.
+/// Decisions whether the project's rate limit admits a database message. The loop that reads a message first decides,
+/// and the other loops use its decision.
 final class Admissions: Sendable {
     private typealias Answer = (offset: UInt64, isAdmitted: Bool)
 
-    /// Decisions, each in the slot of its offset until another offset needs that slot. Loops that read too far apart
-    /// decide independently.
+    /// Decisions, each at the index given by its message's offset until a newer message needs that index. If loops read
+    /// very far apart, each decides by itself.
     private let answers = Mutex([Answer]())
 
-    /// Returns the decision for an offset. `decide` is called once for an offset, and must not wait for anything.
+    /// Returns the decision for the message at an offset. Calls `decide` if there is none yet; `decide` must not block.
     func isAdmitted(_ offset: UInt64, decide: () -> Bool) -> Bool {
         assert(offset != .max, "a message does not have the offset of an empty slot")
         return answers.withLock { answers in

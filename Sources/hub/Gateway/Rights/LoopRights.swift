@@ -8,21 +8,21 @@ import Net
 import Protocol
 import Settings
 
-/// Rights in the private channels of one project on one loop, as the policies of `realtime.messages` define them.
+/// Rights in the private channels of one project on one loop, as policies of `realtime.messages` define them.
 final class LoopRights: LoopPart {
     /// Reason for asking for a channel's read rights.
     enum ReadOccasion: Sendable {
         /// The client joins the channel.
         case join
-        /// The channel has another token.
+        /// Another token is to replace the channel's token.
         case refresh(Claims)
-        /// The channel tracks a presence, and its right to see others was never asked for.
+        /// The channel tracks a presence, and the hub never asked if it may see other presences.
         case presenceTurnedOn
-        /// The rules have changed.
+        /// The policies have changed.
         case review
     }
 
-    /// Work that waits for an answer about rights.
+    /// Work that waits for PostgreSQL's answer about rights.
     enum Waiting {
         case read(channel: UInt32, ReadOccasion)
         case write(PendingWrites)
@@ -30,16 +30,16 @@ final class LoopRights: LoopPart {
     }
 
     unowned let home: ProjectLoop
-    /// Progress of asking again for the rights of private channels.
+    /// Progress of asking again for the rights of private channels after policies changed.
     private var review = RightsReview()
-    /// Work that waits for an answer about rights, by ticket.
+    /// Work that waits for PostgreSQL's answers about rights, by ticket.
     private var waiting: [UInt64: Waiting] = [:]
 
     init(of home: ProjectLoop) { self.home = home }
 
     // MARK: Asking
 
-    /// Asks for the rights of a post's sender, as far as they are not known.
+    /// Asks for the rights that a post's sender needs for a topic.
     func ask(_ question: ChannelQuestion, for post: Post, topic: [UInt8]) {
         let ticket = home.nextTicket()
         waiting[ticket] = .post(post, topic: topic)
@@ -52,7 +52,7 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Returns the claims of a token that the channel gets as soon as its rights are known.
+    /// Returns the claims of the new token for which the hub is asking for read rights; nil if there is none.
     func claimsAskedAbout(for channel: Channel) -> Claims? {
         guard let ticket = channel.conversation.details?.readTicket,
             case .read(_, .refresh(let claims))? = waiting[ticket]
@@ -62,6 +62,7 @@ final class LoopRights: LoopPart {
 
     // MARK: Reading
 
+    /// Asks for a channel's rights to read broadcasts and presence.
     func askForReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
         let ticket = home.nextTicket()
         let details = channel.conversation.detailed()
@@ -129,7 +130,7 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Applies the rights of a new token. A lost right closes the channel.
+    /// Applies the rights of a new token. If the channel loses a right, closes the channel.
     private func mayStay(_ channel: Channel, _ claims: Claims, _ answer: ChannelAnswer) {
         assert(channel.isOpen, "only an open channel gets another token")
         let topic = String(decoding: channel.subTopic, as: UTF8.self)
@@ -149,8 +150,8 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Applies the answer about presence. The question may have replaced a review, so the right to read broadcasts
-    /// counts too.
+    /// Applies the answer about seeing presence. The question may have replaced a review, so the answer about reading
+    /// broadcasts is applied too.
     private func seesPresence(_ channel: Channel, _ answer: ChannelAnswer) {
         let details = channel.conversation.detailed()
         switch answer {
@@ -159,7 +160,7 @@ final class LoopRights: LoopPart {
             guard broadcast || !details.readsBroadcasts else { return losesRights(channel) }
             setReads(channel, broadcast: broadcast, presence: presence)
         }
-        // A channel with unknown rights tracks without seeing presence.
+        // If the rights are unknown, the channel tracks its presence without seeing others.
         details.tracksUnseen = details.readsPresence == nil
         askWriteRightsAgain(channel, details)
     }
@@ -177,7 +178,7 @@ final class LoopRights: LoopPart {
         details.readsBroadcasts = broadcast
         details.readsPresence = presence
         guard let place = channel.conversation.place else { return }
-        // A channel that is still looking up its past hears nothing before its join's reply; then its rights count.
+        // A channel that still waits for past messages receives none before the join's reply, which applies the rights.
         guard !home.talk.topics[place].isCatchingUp else { return }
         home.talk.topics[place].hearsBroadcasts = broadcast
         home.talk.topics[place].hearsPresence = presence == true
@@ -186,13 +187,13 @@ final class LoopRights: LoopPart {
     // MARK: Writing
 
     enum Writing {
-        /// The rights are being asked for, and the message waits for the answer.
+        /// The hub asks for the rights, and the message waits for the answer.
         case unknown
         case known(broadcast: Bool, presence: Bool)
     }
 
-    /// Returns the channel's write rights. The hub asks for the rights at the channel's first message. Messages wait
-    /// until the answer.
+    /// Returns the channel's write rights. At the channel's first message the hub asks PostgreSQL for them. Until the
+    /// answer, messages wait.
     func mayWrite(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Writing {
         guard channel.conversation.isPrivate else { return .known(broadcast: true, presence: true) }
         let details = channel.conversation.detailed()
@@ -206,8 +207,8 @@ final class LoopRights: LoopPart {
         return .unknown
     }
 
-    /// Holds messages from now on until the rights of the new token are known. Messages that wait already are judged
-    /// with the former token.
+    /// Holds new messages until the rights of the new token are known. Messages that already wait are judged by the
+    /// former token.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
         case .held:
@@ -232,7 +233,7 @@ final class LoopRights: LoopPart {
         return pending
     }
 
-    /// Asks for the write rights of a new token. Waiting messages keep waiting, in their order.
+    /// Asks for the write rights of a new token. Messages that wait keep their order.
     private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
         if details.saidBefore != nil {
             details.saidBefore?.isRenewed = true
@@ -267,11 +268,11 @@ final class LoopRights: LoopPart {
         if let before = details.saidBefore, before.ticket == pending.ticket {
             return say(pending, before: details, rights, isRenewed: before.isRenewed)
         }
-        // The rights have changed, so the messages are handled again under the current state.
+        // The rights have changed, so the messages are handled again with the current state.
         guard case .asked(pending.ticket) = details.writes else { return handleAgain(pending) }
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
         handleAgain(pending)
-        // A failure is not remembered, so that the next message asks again.
+        // A failure is not stored, so that the next message asks again.
         if case .failed = answer, home.channels[channel.place] === channel, case .known = details.writes {
             details.writes = .unknown
         }
@@ -301,7 +302,7 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Sends the waiting broadcasts of a channel that was left meanwhile.
+    /// Sends the waiting broadcasts of a channel that was left before its rights were known.
     private func deliverLast(_ pending: PendingWrites) {
         let name = pending.topic
         for frame in pending.frames {
@@ -317,8 +318,8 @@ final class LoopRights: LoopPart {
 
 /// Review of joined channels after the policies of `realtime.messages` changed.
 extension LoopRights {
-    /// Starts a review of all private channels if a new snapshot has other rules. The channels are asked about a few at
-    /// a time.
+    /// Begins a review of all private channels if a new snapshot has other policies. The hub asks about a few channels
+    /// at a time.
     func takeRules(of snapshot: CatalogSnapshot) {
         review.take(snapshot.messageRules)
     }
@@ -331,8 +332,8 @@ extension LoopRights {
         if review.isToGoOn { home.lookAgainLater() }
     }
 
-    /// Asks for the channel's rights. If a question is already under way, its answer may follow the old rules, so it is
-    /// asked again.
+    /// Asks for the channel's rights. If a question is already open, its answer may be based on the former policies, so
+    /// the same question is asked again.
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
         if case .read(_, let occasion)? = waiting[ticket], !occasion.isReview {
@@ -342,7 +343,7 @@ extension LoopRights {
         askForReadRights(channel, .review)
     }
 
-    /// Applies the answer of a review. A lost right closes the channel, as it does with a token that has fewer rights.
+    /// Applies the result of a review. If the channel has lost a right, closes the channel.
     func reviewed(_ channel: Channel, _ answer: ChannelAnswer) {
         switch answer {
         case .failed(let error): _ = isReviewedLater(channel, error)
@@ -357,8 +358,8 @@ extension LoopRights {
         }
     }
 
-    /// Asks again later if the rights could not be determined, or closes the channel. Returns true if the hub will ask
-    /// again.
+    /// Plans to ask again if the rights could not be found out, or else closes the channel. Returns true if the hub
+    /// will ask again.
     func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
         if error.isPassing, review.tryAgain(channel.place, now: loop.now) { return true }
         home.expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
@@ -371,7 +372,7 @@ extension LoopRights.ReadOccasion {
 }
 
 extension ChannelAuthorizationError {
-    /// True if the error says nothing about the rules, and may pass.
+    /// True if the error does not depend on the policies and is temporary.
     fileprivate var isPassing: Bool {
         switch self {
         case .policy, .role: false
@@ -395,7 +396,7 @@ final class PendingWrites {
         topic = TopicName(String(decoding: channel.subTopic, as: UTF8.self), isPrivate: true)
     }
 
-    /// Adds a message. Returns false if there is no more room.
+    /// Adds a message. Returns false if the queue is full.
     func add(_ frame: WaitingFrame) -> Bool {
         guard frames.count < Limits.maximumPendingWrites, bytes + frame.bytes.count <= Limits.maximumPendingWriteBytes
         else { return false }

@@ -10,13 +10,13 @@ import Settings
 import Snapshots
 import Synchronization
 
-/// Tokens of one project's clients on one loop: what is remembered of them, whose they are, and when they expire.
+/// Tokens of one project's clients on one loop: results of checks, roles and expiry.
 final class LoopTokens: LoopPart {
     unowned let home: ProjectLoop
     private var cache: TokenCache
-    /// Roles that clients may not have, as of the last check of all channels.
+    /// Roles that clients may not have, at the last check of all channels.
     private var privilegedRoles: PrivilegedRoles?
-    /// Lower bound of the next token expiry among the channels, in Unix seconds.
+    /// Unix time in seconds before which no channel's token expires.
     private(set) var nextExpiry = Int64.max
 
     init(of home: ProjectLoop) {
@@ -26,29 +26,29 @@ final class LoopTokens: LoopPart {
 
     private var now: Int64 { home.now }
 
-    /// Forgets remembered tokens, because the project's keys have changed.
+    /// Forgets verified tokens, because the project's keys have changed.
     func takeKeys() { cache = Self.cache(project) }
 
     private static func cache(_ project: Project) -> TokenCache {
         TokenCache(project.verifier.withLock { $0 }, capacity: Limits.rememberedTokens)
     }
 
-    /// Returns the holder whom a refused token names; nil if the token is not signed.
+    /// Returns the holder that a refused token names; nil if the token is not signed by a known key.
     func holder(ofRefused token: some StringProtocol) -> TokenHolder? {
         cache.holder(ofRefused: Array(token.utf8).rawBytes)
     }
 
-    /// Notes that a channel's token expires at `expiry`, or has to be looked at then.
+    /// Records that a channel's token must be checked at `expiry`, in Unix seconds.
     private func noteExpiry(_ expiry: Int64) { nextExpiry = min(nextExpiry, expiry) }
 
-    /// Returns true if a token may have expired. The caller then looks at all channels, and notes each expiry anew.
+    /// Returns true if a token may have expired. The caller must then check all channels and record their expiry again.
     private func beginExpiryCheck(at now: Int64) -> Bool {
         guard now >= nextExpiry else { return false }
         nextExpiry = .max
         return true
     }
 
-    /// Verifies a token. A refusal is counted and logged.
+    /// Verifies a token and its role. Counts and logs a refusal.
     func verify(_ token: [UInt8]) throws(TokenError) -> Claims {
         do throws(TokenError) {
             let claims = try cache.verify(token.rawBytes, at: now)
@@ -60,7 +60,7 @@ final class LoopTokens: LoopPart {
         }
     }
 
-    /// Checks claims again that were verified before, for expiry and role.
+    /// Checks the expiry and role of claims that were verified before. Counts and logs a refusal.
     func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
         do throws(TokenError) {
             try claims.check(at: now)
@@ -76,8 +76,8 @@ final class LoopTokens: LoopPart {
         guard project.permits(claims.role.text) else { throw .roleRefused }
     }
 
-    /// Closes channels whose role clients may not use any more. The loop calls this after the list of privileged roles
-    /// has changed.
+    /// Closes channels with a role that clients may no longer have. Does nothing if the list of privileged roles is
+    /// unchanged.
     func expelRefusedRoles(_ snapshot: CatalogSnapshot) {
         guard snapshot.privilegedRoles != privilegedRoles else { return }
         privilegedRoles = snapshot.privilegedRoles
@@ -111,7 +111,7 @@ final class LoopTokens: LoopPart {
         clients.perform(actions, for: session)
     }
 
-    /// Makes the claims of a new token the channel's claims.
+    /// Replaces the channel's claims with those of a new token.
     func take(_ claims: Claims, _ channel: Channel) {
         let isSameRole = channel.claims.role.equals(claims.role)
         let isSame = isSameRole && channel.claims.json.equals(claims.json)
@@ -122,11 +122,11 @@ final class LoopTokens: LoopPart {
         watchExpiry(channel)
         if isSomebodyElse { channel.delivery.follower?.reports.dropWaiting(channel) }
         if isSomebodyElse { home.snapshots.fail(channel, .tokenChanged) }
-        // Rows of the former holder's snapshot are not repeated from the log, so the new holder may lack them.
+        // The log does not repeat rows of the former holder's snapshot, so the new holder may lack rows.
         if isSomebodyElse { home.take(.holderReplaced, channel) }
-        // Answers prepared for the former claims do not apply to the new ones.
+        // The holder prepared for the live follower has the former claims.
         home.letGoOfNextHolder(channel)
-        // Policies may read any claim, so all claims must be equal where policies apply.
+        // Policies may read any claim, so they must be applied again unless all claims are equal.
         let isJudgedAsBefore = isSame || isSameRole && channel.delivery.holder == nil
         if isJudgedAsBefore {
             home.reports.sayAgain(channel)
@@ -145,8 +145,8 @@ final class LoopTokens: LoopPart {
             token: home.token(channel) { .expiry(channel: $0, generation: $1) })
     }
 
-    /// Closes channels with expired tokens before anything is delivered to them. Tokens expire at whole seconds, so the
-    /// loop checks all channels at most once a second.
+    /// Closes channels with expired tokens before the loop delivers anything to them. Tokens expire at whole seconds,
+    /// so the loop checks all channels at most once a second.
     func closeExpired() {
         let now = now
         guard beginExpiryCheck(at: now) else { return }
@@ -160,7 +160,8 @@ final class LoopTokens: LoopPart {
         }
     }
 
-    /// True if a newer token of the same user has arrived in time, and PostgreSQL is still being asked for its rights.
+    /// True if the hub is asking for the rights of a newer token of the same user, which arrived before the former one
+    /// expired.
     private func isBeingRenewed(_ channel: Channel) -> Bool {
         guard let newer = home.rights.claimsAskedAbout(for: channel), newer.role.equals(channel.claims.role),
             newer.subject.equals(channel.claims.subject)

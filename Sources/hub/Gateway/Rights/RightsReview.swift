@@ -1,33 +1,35 @@
 import Diagnostics
 
-/// Progress of asking again for the read rights of private channels, after the rules changed. Only a few questions are
-/// under way at any time, so that joins are not delayed.
+/// Progress of asking again for the read rights of private channels after policies changed. Only a few questions are
+/// open at any time, so that joins are not delayed.
 struct RightsReview {
-    /// Rules under which the channels were admitted; nil until the catalog is known.
+    /// Text of the policies by which the channels were admitted; nil until the catalog is known.
     private var rules: String?
-    /// Place of the next channel to ask about; nil when all have been asked about.
+    /// Place of the next channel to ask about; nil if all have been asked about.
     private var next: UInt32?
-    /// Number of questions under way.
+    /// Number of open questions.
     private var asked = 0
-    /// Places of channels whose rights could not be determined. They are asked about again at `againAt`.
+    /// Places of channels whose rights could not be found out. The hub asks about them again at `againAt`.
     private var again: [UInt32] = []
+    /// Monotonic time in nanoseconds from which the hub asks again about the channels in `again`.
     private var againAt: UInt64 = 0
-    /// Number of failed attempts for each place.
+    /// Number of failed attempts, by place.
     private var failures: [UInt32: Int] = [:]
 
-    /// True if a channel is asked about again later.
+    /// True if the hub will ask about some channel again later.
     var isToGoOn: Bool { !again.isEmpty }
 
-    /// Takes the rules of a new catalog. If they are others than before, all channels are asked about.
+    /// Sets the policies of a new catalog. If they differ from the former ones, begins a review of all channels.
     mutating func take(_ newRules: String?) {
         let known = rules
         rules = newRules
-        // PostgreSQL itself admitted the channels a moment ago, before the catalog was first read.
+        // Before the catalog was first read, PostgreSQL itself admitted the channels by its current policies.
         guard known != nil, known != newRules else { return }
         (next, again, failures) = (0, [], [:])
     }
 
-    /// Returns the place of the next channel to ask about; nil if none is due. `end` is the end of the places.
+    /// Returns the place of the next channel to ask about; nil if none is due. `end` is the first place without a
+    /// channel.
     mutating func takeNext(before end: UInt32, now: UInt64) -> UInt32? {
         guard asked < Limits.rightsReviewedAtOnce else { return nil }
         if let place = next, place < end {
@@ -38,7 +40,7 @@ struct RightsReview {
         return now >= againAt ? again.popLast() : nil
     }
 
-    /// Notes a question under way.
+    /// Counts a question as open.
     mutating func isAsked() { asked += 1 }
 
     mutating func isAnswered() {
@@ -46,7 +48,8 @@ struct RightsReview {
         asked -= 1
     }
 
-    /// Plans another attempt after a failure. Returns false after too many: a channel with unknown rights has none.
+    /// Plans another attempt after a failure. Returns false after too many failures: the channel then counts as without
+    /// rights.
     mutating func tryAgain(_ place: UInt32, now: UInt64) -> Bool {
         let count = failures[place, default: 0] + 1
         guard count < Limits.rightsReviewTries else { return false }
