@@ -4,13 +4,13 @@ import Change
 import Diagnostics
 import Settings
 
-/// Record of channel events: joins with claims and offset, refusals, reported losses, and the offset reached at the
-/// end.
+/// Record of channel events in the log: joins with their claims and offset, refusals, reported losses, and the offset
+/// that each channel had reached at its end.
 public struct ChannelLedger: Sendable {
     let scope: LedgerScope
-    /// Names of the claims that the ledger keeps.
+    /// Names of the claims that are recorded with their values.
     private let claims: Set<String>
-    /// Function that records a note, and returns false if the log has no room for the note.
+    /// Writes a note to the log. Returns false if the log has no room for it.
     let record: @Sendable (LedgerNote) -> Bool
 
     public init(
@@ -30,17 +30,17 @@ public struct ChannelLedger: Sendable {
         }
     }
 
-    /// Claims that say nothing about the holder. Their names are not listed.
+    /// Claims that say nothing about the holder, so that not even their names are recorded.
     private static let formalities: Set<String> = ["aud", "exp", "iat", "iss", "jti", "nbf"]
 
-    /// Returns the kept claims as the token has them, and the names of the other claims.
+    /// Returns the recorded claims as JSON, and the names of the other claims.
     func kept(of all: RawSpan) -> (claims: [UInt8], others: [String]) {
         var kept = ByteWriter(capacity: 256)
         var others: [String] = []
         do throws(ByteError) {
             try copyKept(all, to: &kept, others: &others)
         } catch {
-            // The claims were readable when their token was verified. Claims that cannot be read again are not kept.
+            // The claims were readable when the token was verified. If they are not now, none are recorded.
             return ([], ["all"])
         }
         return kept.count <= Limits.maximumLedgerTextBytes ? (kept.copied(), others) : ([], others + ["all"])
@@ -71,29 +71,29 @@ public struct ChannelLedger: Sendable {
 
 /// State of one channel in the ledger.
 struct ChannelLedgerEntry {
-    /// State at the channel's last ledger note.
+    /// State when the channel's last note was written.
     struct Noted {
-        /// Offset of the log at that time.
+        /// Offset of the live follower at that moment.
         var at: UInt64
-        /// Value of `MissedNotes.times` at that time.
+        /// Value of `MissedNotes.times` at that moment.
         var behindMisses: UInt32
     }
 
-    /// Offset from which the ledger lists the channel as joined; nil if the channel is not in the ledger. The end is
+    /// Offset from which the ledger lists the channel as joined; nil if the ledger does not list it. The end is
     /// recorded only for listed channels.
     var since: UInt64?
-    /// Number under which deliveries to the channel are recorded; nil if they are not recorded.
+    /// Index under which deliveries to the channel are recorded; nil if they are not recorded.
     var seat: UInt32?
-    /// State at the channel's last ledger note; nil if the ledger had no room for a note.
+    /// State when the channel's last note was written; nil if the log had no room for a note.
     var noted: Noted?
 
     var isListed: Bool { since != nil }
 }
 
-/// Source of the sockets' numbers in the ledger. A number combines the microsecond of the first note with the loop, so
-/// numbers are unique even across runs.
+/// Generator of the sockets' numbers in the ledger. A number combines the microsecond of the first note and the loop's
+/// number, so that it is unique even across restarts.
 struct LedgerNumbers {
-    /// Number of the loop, as the notes contain it.
+    /// Number of the loop, as notes contain it.
     let loop: UInt64
     private var last: UInt64 = 0
 

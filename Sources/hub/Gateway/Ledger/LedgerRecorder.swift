@@ -3,43 +3,43 @@ import Diagnostics
 
 /// Recorder of one loop's notes and deliveries for the ledger.
 ///
-/// The log may have no room for a note. Then the recorder says what is missing before it records any other note: readers
-/// assume that the notes before a note are complete.
+/// The log may have no room for a note. Then the recorder must write that notes are missing before it writes any other
+/// note, because readers assume that all notes before a note are complete.
 struct LedgerRecorder: ~Copyable {
     private var numbers: LedgerNumbers
-    /// Deliveries that are still to be handed to the log.
+    /// Deliveries that have not been passed to the log yet.
     private var deliveries = DeliveryBlockWriter()
-    /// Changes whose recorded deliveries were lost, until the log has a note about that.
+    /// Range of changes whose recorded deliveries were lost and not reported in the log; nil if there are none.
     private var unrecorded: ClosedRange<UInt64>?
-    /// Number of other notes lost, until the log has a note about that.
+    /// Numbers of lost notes that are not reported in the log yet.
     private(set) var missed = MissedNotes()
-    /// Refusals that were noted lately.
+    /// Refusals that were recorded recently.
     var refusals = RefusalMemory()
-    /// Highest offset noted as sent to all channels.
+    /// Highest offset before which a note says that everything was sent to all channels.
     private var reachNoted: UInt64 = 0
-    /// True while a timer runs, at whose end the deliveries are handed over.
+    /// True while a timer runs, at the end of which the deliveries are passed to the log.
     private var isTimed = false
 
     init(loop: Int) { numbers = LedgerNumbers(loop: loop) }
 
-    /// Number of the loop, as the notes contain it.
+    /// Number of the loop, as notes contain it.
     var loop: UInt64 { numbers.loop }
 
     mutating func number(at time: Int64) -> UInt64 { numbers.next(at: time) }
 
     // MARK: Notes
 
-    /// Records a note. Returns false if the log has no room for it; the caller then says which kind of note was missed.
+    /// Writes a note. Returns false if the log has no room; the caller then counts the kind of note that is missing.
     mutating func record(_ note: LedgerNote, in ledger: ChannelLedger, at time: Int64) -> Bool {
         saysWhatIsMissing(in: ledger, at: time) && ledger.record(note)
     }
 
-    /// Counts a note that was missed about a channel that the ledger knows.
+    /// Counts a missing note about a channel that the ledger lists.
     mutating func missKnown() { missed.ofKnown += 1 }
-    /// Counts a channel or request that the ledger does not know at all.
+    /// Counts a channel or request of which the ledger has no note at all.
     mutating func missStranger() { missed.strangers += 1 }
 
-    /// Records that notes are missing. Returns false if there is no room for that.
+    /// Writes that notes are missing, if any are. Returns false if the log has no room for that.
     mutating func saysWhatIsMissing(in ledger: ChannelLedger, at time: Int64) -> Bool {
         noteUnrecorded(in: ledger, at: time)
         guard unrecorded == nil else { return false }
@@ -51,14 +51,14 @@ struct LedgerRecorder: ~Copyable {
         return true
     }
 
-    /// True if the log has no note yet that says that all channels were sent everything before the offset.
+    /// True if no note says yet that everything before the offset was sent to all channels.
     func isNews(reach offset: UInt64) -> Bool { offset > reachNoted }
 
-    /// Notes that all channels were sent everything before the offset.
+    /// Writes that everything before the offset was sent to all channels.
     ///
     /// - Parameters:
-    ///   - began: time at which the check of the channels started.
-    ///   - time: time of now.
+    ///   - began: Unix time in microseconds at which the check of the channels began.
+    ///   - time: current Unix time in microseconds.
     mutating func noteReach(_ offset: UInt64, from began: Int64, in ledger: ChannelLedger, at time: Int64) {
         handOver(to: ledger, at: time)
         guard saysWhatIsMissing(in: ledger, at: time) else { return }
@@ -77,30 +77,30 @@ struct LedgerRecorder: ~Copyable {
 
     mutating func waitIsOver() { isTimed = false }
 
-    /// True if no delivery waits to be handed to the log.
+    /// True if no delivery waits to be passed to the log.
     var isHandedOver: Bool { deliveries.isEmpty }
-    /// True if the waiting deliveries are as many as the log takes at once.
+    /// True if as many deliveries wait as the log takes in one block.
     var isFull: Bool { deliveries.byteCount >= Limits.deliveryBlockBytes && !deliveries.isMostlyNames }
 
-    /// Returns a number under which deliveries to a channel are recorded. No other channel gets it before this one has
-    /// left it.
+    /// Returns an index under which deliveries to a channel are recorded. It is not reused before the channel calls
+    /// `leave`.
     mutating func seat(session: UInt64, channel: UInt32) -> UInt32 {
         deliveries.seat(session: session, channel: channel)
     }
 
-    /// Frees the number of a channel that has ended, whose deliveries were handed over.
+    /// Frees the index of a channel that has ended. Its deliveries must have been passed to the log.
     mutating func leave(_ seat: UInt32) {
         let isFree = isHandedOver
         assert(isFree, "a seat is free when its deliveries are handed over")
         deliveries.leave(seat)
     }
 
-    /// Begins to record deliveries that were made at the same time.
+    /// Begins to record deliveries that are made at the same time.
     mutating func beginTurn(at time: Int64, changes: Int) { deliveries.beginTurn(at: time, changes: changes) }
 
     mutating func deliver(_ offset: UInt64, to seats: Span<UInt32>) { deliveries.append(offset, to: seats) }
 
-    /// Hands the deliveries to the log. If it has no room for them, it is owed a note about their range.
+    /// Passes the deliveries to the log. If the log has no room, their range is recorded as lost.
     mutating func handOver(to ledger: ChannelLedger, at time: Int64) {
         if !deliveries.isEmpty {
             let offsets = deliveries.offsets
@@ -115,8 +115,8 @@ struct LedgerRecorder: ~Copyable {
         noteUnrecorded(in: ledger, at: time)
     }
 
-    /// Notes the range of lost records, and retries until the log has the note. Otherwise readers would take the lost
-    /// deliveries for not sent.
+    /// Writes the range of lost deliveries, at each call until the log has room. Otherwise readers would believe that
+    /// the changes were not sent.
     private mutating func noteUnrecorded(in ledger: ChannelLedger, at time: Int64) {
         guard let missing = unrecorded else { return }
         let note = LedgerNote(

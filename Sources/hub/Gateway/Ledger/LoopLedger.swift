@@ -11,7 +11,7 @@ import Positions
 import Protocol
 import System
 
-/// Notes about the channels of one project on one loop, for the ledger.
+/// Ledger notes about the channels of one project on one loop.
 final class LoopLedger: LoopPart {
     unowned let home: ProjectLoop
     private(set) var recorder: LedgerRecorder
@@ -23,9 +23,10 @@ final class LoopLedger: LoopPart {
 
     // MARK: Notes
 
+    /// Writes that a channel was joined.
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true else { return }
-        // The offset keeps its value, even if the channel listens to nothing or moves to another follower.
+        // Without bindings or after a move to another follower the position changes, but the recorded offset must not.
         let since = channel.position.since ?? channel.position.resumedFrom ?? home.live.pipeline.frontier
         let isNoted = note(.joined, channel) { note in
             note.offset = since
@@ -42,8 +43,8 @@ final class LoopLedger: LoopPart {
         home.standings.watch()
     }
 
-    /// Notes that all channels were sent everything before the offset. `began` is the time at which the check of the
-    /// channels started.
+    /// Writes that everything before the offset was sent to all channels. `began` is the Unix time in microseconds at
+    /// which the check of the channels began.
     func noteReach(_ offset: UInt64, from began: Int64) {
         guard let ledger = project.ledger, ledger.keeps(.reached), recorder.isNews(reach: offset) else {
             return
@@ -52,8 +53,8 @@ final class LoopLedger: LoopPart {
         recorder.noteReach(offset, from: began, in: ledger, at: loop.time.unixMicroseconds())
     }
 
-    /// Offset before which a channel's note is repeated. The repeat keeps joined channels known when retention removes
-    /// the older notes.
+    /// Offset before which a channel's note must be repeated, because retention will delete it soon; nil if none must
+    /// be.
     var restatedBefore: UInt64? {
         guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = home.catchUps.oldestOffset(),
             let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
@@ -61,14 +62,14 @@ final class LoopLedger: LoopPart {
         return oldest + (end - oldest) / 4
     }
 
-    /// True if the log lacks the channel's current state: its note is older than `oldest`, or notes have been missed
+    /// True if the log lacks a current note about the channel: its note is before `oldest`, or notes have been lost
     /// since.
     func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
         guard let noted = channel.ledger.noted else { return true }
         return noted.at < oldest || noted.behindMisses != recorder.missed.times
     }
 
-    /// Records that notes are missing, if any are.
+    /// Writes that notes are missing, if any are.
     func sayWhatIsMissing() {
         guard let ledger = project.ledger else { return }
         _ = recorder.saysWhatIsMissing(in: ledger, at: loop.time.unixMicroseconds())
@@ -78,6 +79,7 @@ final class LoopLedger: LoopPart {
         ChannelLedgerEntry.Noted(at: home.live.pipeline.frontier, behindMisses: recorder.missed.times)
     }
 
+    /// Repeats the note about a joined channel.
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = recordsEach
@@ -89,7 +91,7 @@ final class LoopLedger: LoopPart {
         if isNoted { channel.ledger.noted = notedNow }
     }
 
-    /// Notes the refused join of a channel.
+    /// Writes that a channel's join was refused.
     func noteRefusal(_ channel: Channel, _ reason: String) {
         noteRefusal(of: channel.session, TokenHolder(channel.claims), channel.ledgerTopic, reason) { note in
             note.channel = channel.id.incarnation
@@ -97,16 +99,17 @@ final class LoopLedger: LoopPart {
         }
     }
 
+    /// Writes that another token replaced a channel's token.
     func noteRenewal(_ channel: Channel) {
         let isNoted = note(.renewed, channel) { note in
             note.offset = home.live.pipeline.frontier
             addHolder(of: channel, to: &note)
         }
-        // A channel without any note yet will be noted with its new claims.
+        // A channel without any note yet will get one with its new claims.
         if !isNoted, channel.ledger.noted != nil { recorder.missKnown() }
     }
 
-    /// Notes a reported loss. The note names the holder, so that readers do not need the note about the join.
+    /// Writes that a loss was reported to a client. The note names the holder, so that readers need no other note.
     func noteLoss(_ channel: Channel, _ text: String) {
         let isNoted = note(.told, channel) { note in
             note.offset = home.live.pipeline.frontier
@@ -117,6 +120,7 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missKnown() }
     }
 
+    /// Writes that a channel has ended.
     func noteEnd(_ channel: Channel, _ reason: ChannelStop) {
         leaveSeat(of: channel)
         assert(channel.ledger.seat == nil, "deliveries are recorded before the end of their channel")
@@ -134,7 +138,7 @@ final class LoopLedger: LoopPart {
     private func noteKnownEnd(_ channel: Channel, _ reason: ChannelStop) {
         let isNoted = note(.left, channel) { note in
             note.offset = sentForLedger(channel) ?? channel.position.since ?? 0
-            // A client that the hub could not recognize is not asked what it has received.
+            // The hub does not track acknowledgements of a client that it could not recognize.
             note.received = channel.position.receipt == nil ? 0 : home.returns.acknowledgedOffset(of: channel) ?? 0
             note.subject = channel.claims.subject.copied()
             note.reason = Array(Self.sentence(reason, channel).utf8)
@@ -142,7 +146,7 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missKnown() }
     }
 
-    /// Returns the reason as people read it. It contains no row data.
+    /// Returns the reason as a text for people, without row data.
     private static func sentence(_ reason: ChannelStop, _ channel: Channel) -> String {
         if let feed = channel.feed {
             return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
@@ -157,7 +161,8 @@ final class LoopLedger: LoopPart {
         }
     }
 
-    /// Notes the end of a page, if it had begun. An empty page is not noted, because a client may ask once a second.
+    /// Writes the end of a page, if its answer had begun. Empty pages are not recorded, because clients may poll every
+    /// second.
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
         let begin = channel.position.resumedFrom ?? channel.position.since ?? home.live.pipeline.frontier
@@ -175,8 +180,8 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missStranger() }
     }
 
-    /// Notes a refused socket, join or request, if a signed token names its holder. The same refusal is not noted again
-    /// for a while. `topic` is empty for a socket.
+    /// Writes that a socket, join or request was refused, if a signed token names its holder. For a while, the same
+    /// refusal is not recorded again. `topic` is empty for a socket.
     func noteRefusal(
         of session: Session, _ holder: @autoclosure () -> TokenHolder?, _ topic: [UInt8], _ reason: String,
         _ fill: (inout LedgerNote) -> Void = { _ in }
@@ -197,7 +202,7 @@ final class LoopLedger: LoopPart {
         if !record(note, ledger) { recorder.missStranger() }
     }
 
-    /// Returns the offset up to which everything was sent to the channel.
+    /// Returns the offset before which the hub has sent everything to the channel; nil if it has sent nothing.
     func sentForLedger(_ channel: Channel) -> UInt64? {
         switch channel.recipient {
         case .client: home.returns.sentOffset(of: channel)
@@ -205,7 +210,7 @@ final class LoopLedger: LoopPart {
         }
     }
 
-    /// Records a note about the channel. Returns false if the log has no room for it.
+    /// Writes a note about the channel. Returns false if the log has no room for it.
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
         guard let ledger = project.ledger, ledger.keeps(event) else { return true }
         var note = LedgerNote(
@@ -220,6 +225,7 @@ final class LoopLedger: LoopPart {
         recorder.record(note, in: ledger, at: loop.time.unixMicroseconds())
     }
 
+    /// Returns the session's number in the ledger; draws one at the first call.
     func number(of session: Session) -> UInt64 {
         if session.ledgerNumber == 0 { session.ledgerNumber = recorder.number(at: loop.time.unixMicroseconds()) }
         assert(
@@ -227,7 +233,7 @@ final class LoopLedger: LoopPart {
         return session.ledgerNumber
     }
 
-    /// Adds to the note what the channel may receive of a private topic.
+    /// Adds to the note if the topic is private and if the channel may receive its broadcasts.
     private func addHearing(of channel: Channel, to note: inout LedgerNote) {
         note.isPrivate = channel.conversation.isPrivate
         note.isDeaf = note.isPrivate && channel.conversation.details?.readsBroadcasts != true
@@ -246,11 +252,11 @@ final class LoopLedger: LoopPart {
     }
 }
 
-/// Record of each delivery, for ledgers that keep them all (`ledger = full`). The followers note the receivers of each
-/// change by seat. The loop writes these down at a turn's end, and hands them to the log in blocks.
+/// Record of each delivery, if the setting `ledger` is `full`. Followers record the recipients of each change by seat.
+/// At the end of a turn the loop collects these records, and passes them to the log in blocks.
 extension LoopLedger {
-    /// Returns the number under which deliveries to the channel are recorded. No other channel gets it before this one
-    /// has ended.
+    /// Returns the index under which deliveries to the channel are recorded. It is not reused before the channel has
+    /// ended.
     func seat(of channel: Channel) -> UInt32 {
         guard recordsEach else { return Recipient.unrecorded }
         if let known = channel.ledger.seat { return known }
@@ -262,7 +268,7 @@ extension LoopLedger {
     /// True if the ledger records each delivery.
     var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
 
-    /// Records that a database message was sent to these channels.
+    /// Records that a database message was sent to the channels at these places.
     func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
         guard recordsEach else { return }
         let seats = members.compactMap { home.channels[$0].map(seat(of:)) }
@@ -272,8 +278,8 @@ extension LoopLedger {
         timeSentRecord()
     }
 
-    /// Hands the channel's deliveries over and frees its seat. The caller does this before it notes the channel's end:
-    /// readers of that note may assume that no delivery is missing.
+    /// Passes the channel's deliveries to the log and frees its seat. The caller must do this before it writes the
+    /// channel's end, because readers assume that no delivery is recorded after it.
     func leaveSeat(of channel: Channel) {
         guard let seat = channel.ledger.seat else { return }
         recordSent()
@@ -282,7 +288,7 @@ extension LoopLedger {
         channel.ledger.seat = nil
     }
 
-    /// Records the deliveries since the last call.
+    /// Collects the deliveries since the last call from all followers.
     func recordSent() {
         var now: Int64?
         for follower in home.followers where follower.pipeline.sentCount > 0 {
@@ -314,13 +320,14 @@ extension LoopLedger {
     }
 }
 
-/// Numbers of notes for which the log had no room, until a note says so.
+/// Numbers of notes that were lost and not reported in the log yet.
 struct MissedNotes {
-    /// Missing notes about channels that the ledger knows.
+    /// Lost notes about channels that the ledger lists.
     var ofKnown: UInt64 = 0
-    /// Missing channels and requests that the ledger does not know at all.
+    /// Channels and requests of which the ledger has no note at all.
     var strangers: UInt64 = 0
-    /// Number of times that notes about known channels were missed. After each, all present channels are noted again.
+    /// Number of times that notes about listed channels were lost. After each, notes about all joined channels are
+    /// repeated.
     private(set) var times: UInt32 = 0
 
     var isEmpty: Bool { ofKnown == 0 && strangers == 0 }
@@ -336,10 +343,10 @@ extension Feed {
 }
 
 extension Channel {
-    /// Bindings in the form in which clients write them.
+    /// Bindings as JSON, as clients write them.
     var bindingsForLedger: [UInt8] { listedBindings { $0 } }
 
-    /// Bindings as clients write them, with the values of filters masked. The ledger shows such values masked too.
+    /// Bindings as JSON, with the values in filters masked, as readers of the ledger mask them too.
     var bindingsForCensus: [UInt8] {
         let bounds = Filter.Bounds(
             bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,

@@ -1,28 +1,29 @@
 import Bytes
 import Diagnostics
 
-/// Memory of the refusals that the ledger has noted lately. A refused client may ask again every second, so the same
-/// refusal of a user is noted once in a while, and only so many different ones. Anonymous users count as one.
+/// Memory of the refusals that the ledger has recorded recently. A refused client may try again every second, so the
+/// same refusal of a user is recorded once per interval, and only a limited number of different ones. All anonymous
+/// users count as one.
 ///
-/// At its limit the memory forgets everything, and refusals are noted again.
+/// When the memory is full, it forgets everything, and refusals are recorded again.
 struct RefusalMemory {
     enum Verdict {
-        /// The refusal has not been noted lately. The caller notes it.
+        /// The refusal was not recorded recently; the caller records it.
         case news
-        /// First of the refusals that are not noted, because many different ones of the user have been lately. The
-        /// caller notes that there were more.
+        /// The user has reached the limit of different refusals; the caller records once that there are more.
         case tooMany
-        /// The refusal is not to be noted.
+        /// The refusal was recorded recently or is over the limit; the caller does not record it.
         case known
     }
 
     private struct Window {
+        /// Monotonic time in nanoseconds at which the interval began.
         let began: UInt64
-        /// Hashes of the refusals that were noted since.
+        /// Hashes of the refusals recorded in the interval.
         var noted: Set<UInt64> = []
     }
 
-    /// Windows by the hashes of users. Texts are not kept, because a token may contain long ones.
+    /// Windows by the hash of the user. Texts are not stored, because a token may contain long ones.
     private var windows: [UInt64: Window] = [:]
 
     mutating func note(of subject: [UInt8], _ topic: [UInt8], _ reason: String, at now: UInt64) -> Verdict {
@@ -30,7 +31,7 @@ struct RefusalMemory {
         let user = Self.hash(subject)
         var window = windows[user] ?? Window(began: now)
         if now - window.began >= interval { window = Window(began: now) }
-        // The reason may say how long ago something was, which differs each time.
+        // Digits are ignored, because a reason may contain a duration that differs each time.
         let refusal = Self.hash(topic, reason.utf8.filter { !(48...57).contains($0) })
         guard window.noted.count <= Limits.refusalsOfUser, window.noted.insert(refusal).inserted else { return .known }
         if windows[user] == nil, windows.count >= Limits.usersWithRefusals {
