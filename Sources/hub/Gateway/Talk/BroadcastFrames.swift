@@ -5,8 +5,8 @@ import Net
 import Protocol
 import WebSocket
 
-/// Writer of broadcasts. It writes a message at most once for each kind of receiver, and hands the frame to the loop
-/// for all of them.
+/// Writer of broadcast frames. It writes a message at most once for each kind of receiver, and the loop shares the
+/// frame between all receivers of that kind.
 struct BroadcastFrames: ~Copyable {
     private let deflater: Deflater?
     private var message = ByteWriter(capacity: 4096)
@@ -14,10 +14,10 @@ struct BroadcastFrames: ~Copyable {
 
     init(_ deflater: Deflater?) { self.deflater = deflater }
 
-    /// Frames of one message by form; nil for forms not written.
+    /// Frames of one message by form index; nil for forms that are not written or do not exist.
     private struct Frames {
         private var pieces: (Piece?, Piece?, Piece?, Piece?) = (nil, nil, nil, nil)
-        /// Bits of the forms that were written, or found impossible.
+        /// Bit set of the forms that were written, or found not to exist.
         private var known: UInt8 = 0
 
         func has(_ form: Int) -> Bool {
@@ -46,8 +46,8 @@ struct BroadcastFrames: ~Copyable {
         }
     }
 
-    /// Sends a message to all members that may receive it, except for the speaker. Returns the number of receivers.
-    /// Database messages skip members with a replay, which may have received them already.
+    /// Sends a message to all members that may receive it, except to the speaker. Returns the number of receivers. A
+    /// database message is not sent to members with `hasReplayed`, which may already have it.
     mutating func deliver(
         _ broadcast: borrowing Broadcast, to members: [TopicMember<TopicListener>], of topic: RawSpan,
         except speaker: UInt32?, isOfDatabase: Bool, on loop: SocketLoop
@@ -69,7 +69,7 @@ struct BroadcastFrames: ~Copyable {
         return count
     }
 
-    /// Sends a message to one channel. Returns false if the channel's protocol version has no form for it.
+    /// Sends a message to one channel. Returns false if the channel's protocol version cannot express it.
     mutating func deliver(
         _ broadcast: borrowing Broadcast, to hearer: TopicListener, of topic: RawSpan, joinRef: RawSpan,
         on loop: SocketLoop
@@ -121,8 +121,7 @@ struct BroadcastFrames: ~Copyable {
         return Self.share(kind, message, around: broadcast.payload, at: headBytes, &frame, on: loop)
     }
 
-    /// Builds a frame around a payload. A payload may be large, and is copied only once: from the received bytes to the
-    /// shared frame.
+    /// Builds a frame around a payload, which is copied only once: from the received bytes to the shared frame.
     private static func share(
         _ kind: MessageKind, _ message: borrowing ByteWriter, around payload: RawSpan, at offset: Int,
         _ frame: inout ByteWriter, on loop: SocketLoop

@@ -20,6 +20,7 @@ final class LoopPresence: LoopPart {
 
     // MARK: From a client
 
+    /// Handles a client's presence message: track, untrack, or an error.
     func take(
         _ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool,
         _ reply: ChannelAddress
@@ -45,6 +46,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
+    /// Applies the rate limits for presence. Returns false if one is exceeded; the channel is then closed.
     private func admits(_ channel: Channel) -> Bool {
         let details = channel.conversation.detailed()
         let isInTime =
@@ -137,8 +139,8 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Returns true if the message must wait until the channel may see presence. A channel that tracks is shown the
-    /// others and itself, as far as its rights allow. If these rights were never asked for, they are asked for first.
+    /// Returns true if the message must wait until the hub knows if the channel may see presence. A channel that tracks
+    /// a presence also sees others, if its rights allow. The hub asks for these rights if it never did.
     private func learnsFirst(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Bool {
         guard channel.conversation.isPrivate, let place = channel.conversation.place,
             !home.talk.topics[place].hearsPresence
@@ -150,11 +152,11 @@ final class LoopPresence: LoopPart {
             return false
         }
         switch details.writes {
-        // The message waits with those sent under the former token.
+        // The message waits with those that were sent under the former token.
         case .asked, .held: return false
         case .known, .unknown: home.rights.holdWrites(channel, details)
         }
-        // The message has room: nothing else waits yet.
+        // There is room for the message, because no other message waits.
         _ = home.rights.mayWrite(channel, whole, isBinary: isBinary)
         home.rights.askForReadRights(channel, .presenceTurnedOn)
         return true
@@ -206,7 +208,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Applies presence changes from other loops.
+    /// Applies presence changes of another loop.
     func hear(_ changes: [PresenceChange]) {
         project.mail.hasTaken(changes, on: clients.number)
         for change in changes {
@@ -215,7 +217,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Sends presence differences once a turn: one per topic, however many clients came and went.
+    /// Sends the presence differences of a turn to members: at most one for each topic.
     func tellDifferences() {
         guard replica.book.hasDiffs else { return }
         var difference = ByteWriter(capacity: 1024)

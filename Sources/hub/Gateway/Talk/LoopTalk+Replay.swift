@@ -8,17 +8,18 @@ import Net
 import Positions
 import Protocol
 
-/// Replay of past database messages to joining channels, and the notice that new ones arrive.
+/// Replay of past database messages to joining channels, and the notice that new messages arrive.
 extension LoopTalk {
     private static let failed = "UnableToReplayMessages: Realtime was unable to replay messages"
 
     // MARK: Replay
 
+    /// Asks the archive for the past messages that a joining channel wants.
     func askReplay(_ channel: Channel) {
         guard let start = start(of: channel) else { return home.joins.take(.refused(Self.failed), channel) }
         let ticket = home.nextTicket()
         replaysWaiting[ticket] = channel
-        // Messages from now on may be missing in the answer, so the channel collects them.
+        // The answer may lack messages that arrive from now on, so the channel collects these.
         home.wait(channel)
         let query = ReplayQuery(
             topic: Array(channel.subTopic), isPrivate: channel.conversation.isPrivate, since: start.since,
@@ -50,8 +51,8 @@ extension LoopTalk {
         }
     }
 
-    /// Sends the past messages right after the join's reply, oldest first, then the messages that arrived during the
-    /// look-up.
+    /// Sends the past messages right after the join's reply, oldest first. The messages that arrived during the search
+    /// follow.
     func sendReplay(_ channel: Channel) {
         guard let details = channel.conversation.details, let place = channel.conversation.place,
             details.readsBroadcasts
@@ -78,7 +79,7 @@ extension LoopTalk {
 
     // MARK: Readiness
 
-    /// Tells the channel once that database messages arrive. If they do not arrive in time, the hub closes the channel.
+    /// Tells the client once that database messages arrive. If they do not before the deadline, closes the channel.
     func sayWhetherReplicationIsReady(_ channel: Channel) {
         guard channel.conversation.options.contains(.wantsReplicationReady) else { return }
         let details = channel.conversation.detailed()

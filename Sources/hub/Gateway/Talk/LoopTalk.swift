@@ -10,16 +10,16 @@ import Settings
 import System
 import WebSocket
 
-/// Messages to the topics of one project on one loop: from channels, and from the database.
+/// Messages to the topics of one project on one loop, from channels and from the database.
 final class LoopTalk: LoopPart {
     unowned let home: ProjectLoop
     var topics = TopicTable<TopicListener>()
     var frames: BroadcastFrames
-    /// Broadcasts of this turn, for the other loops.
+    /// Broadcasts of this turn that the other loops must receive.
     private var gathering = BroadcastGathering()
-    /// Channels that wait for past messages, by ticket.
+    /// Channels whose joins wait for past messages, by ticket.
     var replaysWaiting: [UInt64: Channel] = [:]
-    /// Channels, by place, whose topics' messages of the database were dropped in the turn of a follower.
+    /// Places of channels whose database messages were dropped in the current turn of a follower.
     private var channelsWithDroppedMessages: Set<UInt32> = []
 
     init(of home: ProjectLoop) {
@@ -72,8 +72,8 @@ final class LoopTalk: LoopPart {
         home.tellOfLimit(channel, "A broadcast was dropped: its payload is too large")
     }
 
-    /// Drops a message whose sender may not write to the channel. The reference (Supabase Realtime) drops it silently;
-    /// the hub tells clients that asked to hear of limits.
+    /// Drops a message whose sender may not write to the channel. The reference (Supabase Realtime) does so silently;
+    /// the hub tells clients that asked to be told about limits.
     func deny(_ channel: Channel, _ what: StaticString) {
         metrics.drops[.denied].add()
         Log.shared.debug("Unauthorized: dropped a message, because its sender may not write to the channel")
@@ -82,15 +82,15 @@ final class LoopTalk: LoopPart {
 
     // MARK: To a topic
 
-    /// Broadcasts to all members of the topic, on this loop at once and on the others soon. The channel `speaker` does
-    /// not receive the message.
+    /// Broadcasts to all members of the topic: on this loop immediately, on the other loops after the turn. The channel
+    /// at place `speaker` does not receive the message.
     func say(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool, except speaker: UInt32?) {
         countSaying()
         deliver(broadcast, topic, isPrivate: isPrivate, except: speaker)
         passOnLater(broadcast, topic, isPrivate: isPrivate)
     }
 
-    /// Sends a difference in presence to the topic's members that may see presence. Returns the number of receivers.
+    /// Sends a presence difference to the topic's members that may see presence. Returns the number of receivers.
     func deliver(difference: RawSpan, to topic: TopicID, of name: RawSpan) -> Int {
         frames.deliver(difference: difference, to: topics.members(of: topic), of: name, on: loop)
     }
@@ -100,12 +100,12 @@ final class LoopTalk: LoopPart {
         project.reference.events.add()
     }
 
-    /// Queues the broadcast for the other loops until the end of the turn.
+    /// Queues the broadcast for the other loops, which receive it at the end of the turn.
     private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
         if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
-    /// Origin of a database message: its offset in the log, and the follower that read the message.
+    /// Origin of a database message: its offset in the log, and the follower that read it.
     typealias Origin = (offset: UInt64, follower: Follower)
 
     func deliver(
@@ -120,8 +120,8 @@ final class LoopTalk: LoopPart {
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ name: TopicName, except speaker: UInt32?,
         origin: Origin? = nil
     ) {
-        // Members receive the same messages on every loop. The rate is therefore charged here, but never stops an
-        // admitted message.
+        // Every loop delivers an admitted message to its members. So the rate is charged here, but the message is not
+        // stopped.
         // SAFETY: any byte is a valid UInt8, and the name outlives the call.
         let full = unsafe name.full.span.bytes
         var count = 0
@@ -139,8 +139,8 @@ final class LoopTalk: LoopPart {
         metrics.broadcastDeliveries.add(count)
     }
 
-    /// Delivers a database message to members that resume or asked for past messages, unless they have the message from
-    /// the past.
+    /// Delivers a database message to members that resume or asked for past messages, unless they already have it.
+    /// Returns the number of receivers.
     private func deliverToReplayed(
         _ broadcast: borrowing Broadcast, _ topic: TopicID, _ full: RawSpan, _ origin: Origin
     ) -> Int {
@@ -163,7 +163,7 @@ final class LoopTalk: LoopPart {
         return count
     }
 
-    /// Returns the channels to which the hub sends a message at once.
+    /// Returns the channels that receive database messages without a check of their position.
     private static func unreplayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {
         members.indices.compactMap {
             let member = members[$0].member
@@ -171,6 +171,7 @@ final class LoopTalk: LoopPart {
         }
     }
 
+    /// Returns the channels that receive database messages only after a check of their position.
     private static func replayed(among members: [TopicMember<TopicListener>]) -> [UInt32] {
         members.indices.filter {
             let member = members[$0].member
@@ -179,10 +180,9 @@ final class LoopTalk: LoopPart {
         .map { members[$0].member.channel }
     }
 
-    /// Delivers database messages that a follower read from the log. The first loop that reads a message decides
-    /// whether it is admitted under the project's rate.
-    /// Followers that catch up do not decide: the message was admitted, and sent to the others, before. They leave out
-    /// messages that were deleted since, and send changed ones as they are now.
+    /// Delivers database messages that a follower read from the log. For the live follower, the first loop that reads a
+    /// message decides if the project's rate admits it. Catch-up followers do not decide, because the message was
+    /// admitted before. They skip messages that were deleted later, and send changed messages in their current form.
     func hearDatabase(_ batch: TurnBroadcasts, from follower: Follower) {
         for entry in batch.entries {
             assert(entry.offset != nil, "a message of the database has its offset")
@@ -214,8 +214,8 @@ final class LoopTalk: LoopPart {
         }
     }
 
-    /// Notes the members that do not receive a dropped database message. The hub tells these members when the follower
-    /// has ended its turn.
+    /// Records the members that do not receive a dropped database message. The hub tells them when the follower has
+    /// ended its turn.
     private func noteDropped(_ entry: TurnBroadcasts.Entry, of batch: TurnBroadcasts, _ follower: Follower) {
         batch.read(entry) { name, _ in
             guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
@@ -249,7 +249,7 @@ final class LoopTalk: LoopPart {
 
     // MARK: Between loops
 
-    /// Delivers broadcasts from other loops.
+    /// Delivers broadcasts of another loop to the members on this loop.
     func hear(_ batch: TurnBroadcasts) {
         project.mail.hasTaken(batch, on: clients.number)
         for entry in batch.entries {
@@ -260,7 +260,7 @@ final class LoopTalk: LoopPart {
         }
     }
 
-    /// Tells clients about lost broadcasts: this loop was too far behind the others to receive them.
+    /// Tells clients that broadcasts were lost, because this loop was too far behind to receive them from other loops.
     func hasLostBroadcasts() {
         home.warnSometimes("a socket loop is too far behind: the hub dropped broadcasts for its clients")
         for place in home.channels.indices {

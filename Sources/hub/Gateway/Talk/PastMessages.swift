@@ -1,14 +1,14 @@
 import Delivery
 import Messages
 
-/// Messages of the database that a follower of the past meets. Before they are delivered, the archive says which of them
-/// were deleted or changed meanwhile.
+/// Database messages that a catch-up follower reads. Before it delivers them, the archive answers which of them were
+/// deleted or changed later.
 struct PastMessages {
     private var revisions = MessageRevisions.unknown(of: 0..<0)
-    /// Messages that wait for the archive's answer.
+    /// Messages that wait for the archive's answer; nil if none do.
     private var waiting: TurnBroadcasts?
 
-    /// True if nothing has to be asked before the messages are delivered. Otherwise they wait for `take`.
+    /// Returns true if the messages can be delivered. Otherwise they wait, and `take` returns them.
     mutating func isReady(for batch: TurnBroadcasts) -> Bool {
         assert(waiting == nil, "the follower waits while messages do")
         if batch.entries.allSatisfy({ revisions.offsets.contains($0.offset ?? 0) }) { return true }
@@ -16,7 +16,7 @@ struct PastMessages {
         return false
     }
 
-    /// Takes the archive's answer. Returns the messages that waited for it; nil if there are none.
+    /// Accepts the archive's answer. Returns the messages that waited for it; nil if there are none.
     mutating func take(_ answer: MessageRevisions?) -> TurnBroadcasts? {
         guard let batch = waiting.take() else { return nil }
         let asked = (batch.entries.first?.offset ?? 0)..<(batch.entries.last?.offset ?? 0) + 1

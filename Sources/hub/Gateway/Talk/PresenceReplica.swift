@@ -1,13 +1,13 @@
 import Channels
 import Diagnostics
 
-/// Replica of the project's presence on one loop, with what the other loops are still to be told.
+/// Replica of the project's presence on one loop, with the changes that the other loops must receive.
 struct PresenceReplica: ~Copyable {
     var book = PresenceBook(.ofProjects)
     private var refs: PresenceRefs
     private var lastTracker: UInt64 = 0
     private let loop: UInt16
-    /// Changes of this turn, for the other loops.
+    /// Changes of this turn that the other loops must receive.
     private var changes: [PresenceChange] = []
 
     init(loop: Int) {
@@ -24,7 +24,7 @@ struct PresenceReplica: ~Copyable {
 
     mutating func note(_ change: PresenceChange) { changes.append(change) }
 
-    /// Returns the changes since the last call.
+    /// Removes and returns the changes since the last call.
     mutating func takeChanges() -> [PresenceChange] {
         defer { changes = [] }
         return changes

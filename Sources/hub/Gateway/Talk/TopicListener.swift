@@ -5,31 +5,34 @@ import Messages
 import Net
 import Protocol
 
-/// One channel as a member of its topic, with the fields that every broadcast reads. The struct is plain data, so that
-/// a delivery counts no references.
+/// Channel as a member of its topic, with the fields that every broadcast reads. The struct holds no references, so
+/// that delivery counts none.
 struct TopicListener: BitwiseCopyable {
     let connection: ConnectionID
-    /// Place of the channel in its project loop.
+    /// Place of the channel in `ProjectLoop.channels`.
     let channel: UInt32
     let speaksV2: Bool
     let wantsCompression: Bool
     var hearsBroadcasts: Bool
     var hearsPresence: Bool
-    /// True if each database message must be checked against the channel's position, because some may be past for it.
+    /// True if the hub must check each database message against the channel's position, because the channel may already
+    /// have it.
     var hasReplayed: Bool
-    /// True while past messages are being looked up. Database messages that arrive meanwhile are kept for the channel.
+    /// True while the hub searches for past messages. Database messages that arrive during the search are kept for the
+    /// channel.
     var isCatchingUp = false
 
-    /// Index of the frame variant that the channel receives.
+    /// Index of the form of frames that the channel receives: protocol version and compression.
     var form: Int { (speaksV2 ? 2 : 0) + (wantsCompression ? 1 : 0) }
 
+    /// Number of forms.
     static let forms = 4
 
     static func version(of form: Int) -> SerializerVersion { form >= 2 ? .v2 : .v1 }
     static func isCompressed(_ form: Int) -> Bool { form % 2 == 1 }
 }
 
-/// State of a channel's broadcasts and presence. The struct is small, because every channel has one.
+/// State of a channel's broadcasts and presence. Every channel has one, so the struct is small.
 struct Conversation {
     struct Options: OptionSet {
         let rawValue: UInt8
@@ -39,16 +42,16 @@ struct Conversation {
         static let showsPresence = Options(rawValue: 4)
         static let isPrivate = Options(rawValue: 8)
         static let wantsReplicationReady = Options(rawValue: 16)
-        /// The client asked to be told about messages dropped by limits or missing rights.
+        /// The client asked to be told about messages that limits or missing rights stopped.
         static let hearsOfLimits = Options(rawValue: 32)
         static let hearsPosition = Options(rawValue: 64)
     }
 
     var options: Options
     var topic: TopicID?
-    /// Place among the topic's members; nil until the join is answered or past messages are looked up.
+    /// Place among the topic's members; nil until the join is answered or past messages are searched.
     var place: TopicPlace?
-    /// State that only some channels need; nil until needed.
+    /// State that only some channels need; nil until it is needed.
     private(set) var details: ConversationDetails?
 
     init(_ options: Options) { self.options = options }
@@ -67,44 +70,46 @@ struct Conversation {
 final class ConversationDetails {
     enum WriteRights {
         case unknown
-        /// The rights are being asked for. Messages that the channel sends meanwhile wait.
+        /// The hub has asked for the rights. Messages of the channel wait for the answer.
         case asked(ticket: UInt64)
-        /// The channel has another token whose rights are not known yet. New messages are judged with that token, and
-        /// wait.
+        /// The channel has another token, whose rights are not known yet. New messages wait and will be judged by that
+        /// token.
         case held(PendingWrites)
         case known(broadcast: Bool, presence: Bool)
     }
 
-    /// True if the channel may read broadcasts. `readsPresence` is the same for presence; nil if that was never asked.
+    /// True if the channel may read broadcasts.
     var readsBroadcasts = true
+    /// True if the channel may see presence; nil if the hub never asked or could not find out.
     var readsPresence: Bool?
-    /// True if the right to read presence could not be determined, so that the next track is not delayed by asking
-    /// again.
+    /// True if the hub could not find out if the channel may see presence. The next track then does not ask again, so
+    /// that it is not delayed.
     var tracksUnseen = false
     var writes = WriteRights.unknown
-    /// Ticket of the question for which messages of the former token wait, and whether the new token applies by now.
-    /// While this value is set, `writes` is `held`.
+    /// Ticket of the question for which messages of the former token wait, and whether the new token applies already;
+    /// nil if none wait. While it is set, `writes` is `held`.
     var saidBefore: (ticket: UInt64, isRenewed: Bool)?
-    /// True while messages of the former token are being handled. The right to see presence is then left to the new
+    /// True while messages of the former token are being handled. The right to see presence then depends on the new
     /// token.
     var saysWhatWasBefore = false
-    /// Ticket of the current question about read rights. Answers to older questions are ignored.
+    /// Ticket of the newest question about read rights. Answers to older questions are ignored.
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []
     var tracker: PresenceTracker?
-    /// Bytes of the presence that the channel tracks.
+    /// Bytes reserved for the presence that the channel tracks.
     var presenceBytes = 0
     var window = PresenceWindow()
-    /// True if past messages were asked for and looked up.
+    /// True if the channel asked for past messages and the archive has answered.
     private(set) var hasReplayed = false
-    /// Past messages to send once the join is answered.
+    /// Past messages to send after the join's reply.
     var pastMessages: [ArchivedMessage] = []
-    /// Database messages that arrived while past messages were looked up.
+    /// Database messages that arrived during the search for past messages.
     private(set) var meanwhile: [ArchivedMessage] = []
     private var meanwhileBytes = 0
-    /// True if more messages arrived during the look-up than the hub keeps.
+    /// True if more messages arrived during the search than the hub keeps.
     private(set) var hasLostMessages = false
-    /// Time by which the client must be told that database messages arrive.
+    /// Monotonic time in nanoseconds at which the channel is closed if database messages do not arrive; nil until it is
+    /// set.
     var readyDeadline: UInt64?
 
     func keep(_ broadcast: borrowing Broadcast, at offset: UInt64) {
@@ -135,14 +140,14 @@ final class ConversationDetails {
         pastMessages = messages
     }
 
-    /// Discards the replayed messages, as if the client had not asked for past messages.
+    /// Discards past messages, as if the client had not asked for them.
     func forgetReplay() {
         hasReplayed = false
         pastMessages = []
         meanwhile = []
     }
 
-    /// Returns the messages that arrived during the look-up, from the offset on, and forgets all of them.
+    /// Removes all messages that arrived during the search, and returns those from the offset on.
     func takeMeanwhile(from offset: UInt64) -> [ArchivedMessage] {
         defer { meanwhile = [] }
         return meanwhile.filter { $0.offset ?? 0 >= offset }
