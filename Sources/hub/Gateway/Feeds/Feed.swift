@@ -2,44 +2,44 @@ import Channels
 import Delivery
 import Protocol
 
-/// Request for changes that is being answered. The request has its own channel in the project, which no client joined.
-/// That channel follows the log like others; only the envelopes of its changes differ.
+/// HTTP request for changes that is being answered. It has its own channel in the project, which no client joined. The
+/// channel follows the log like others; only the envelopes of its changes differ.
 final class Feed {
     enum Stage {
-        /// The hub has sent nothing of the answer.
+        /// The hub has not sent any part of the answer.
         case joining
+        /// The hub has begun the answer and sends changes.
         case telling
-        /// The page ends here, at a truncation, because its changes must not be mixed with those that follow.
+        /// The page ends before its limit, at a truncation, because its changes must not be mixed with later ones.
         case interrupted
-        /// The feed has reached the log's end, and was to end there.
+        /// The feed has reached the log's end, where it was to end.
         case finished
-        /// The feed ends early, for this reason.
+        /// The hub ends the feed early, for this reason.
         case cut(FeedEnding.Reason)
     }
 
-    /// Topic under which the ledger lists feeds. No client's channel can have this name.
+    /// Topic under which the ledger lists feeds. No client's channel can have it.
     static let ledgerTopic = Array("http:changes".utf8)
 
     let request: FeedRequest
     let id: ChannelID
-    /// Offset of the log's end at the request. Loops read at different speeds. A page contains every change that its
-    /// client may have seen through another loop.
+    /// Offset of the log's end when the request arrived. A page delivers at least up to it, because its client may have
+    /// seen earlier changes through a faster loop.
     let reach: UInt64
     var stage = Stage.joining
-    /// Number of changes sent, with its limit. While the channel is bound, the follower's pipeline keeps the current
-    /// value.
+    /// Quota of changes and number sent. While the channel is bound, the follower's pipeline has the current value.
     var share: FeedShare
-    /// Records to send with a page's end, or when a stream begins.
+    /// Records to send at a page's end, or at a stream's beginning.
     var notes: [SystemRecord] = []
-    /// True if the answer has ended regularly, or with an ending that tells the client why it is cut.
+    /// True if the hub has sent a complete answer, or an ending that gives the reason for ending early.
     var isAnswered = false
-    /// Position at the end of the feed's channel.
+    /// Position of the client when the feed's channel ended; nil until then.
     var stood: Standing?
 
-    /// Position from which the client can continue.
+    /// Position from which a client can continue.
     enum Standing: Equatable {
         case at(String)
-        /// The client has not received all rows of its snapshot, and has no position.
+        /// The client has received only some rows of its snapshot, so it has no position.
         case amongRows
 
         var position: String? { if case .at(let position) = self { position } else { nil } }
@@ -55,10 +55,10 @@ final class Feed {
     var form: FeedForm { request.form }
     var isPage: Bool { form.format == .page }
 
-    /// True if the feed ends at the log's end: it is not live, or it is a waiting page with changes.
+    /// True if the feed ends at the log's end: it is not live, or it is a page that waited and has changes.
     var endsAtSeam: Bool { !request.isLive || isPage && share.told > 0 }
 
-    /// True if the feed has ended, and sends no more changes.
+    /// True if the feed sends no more changes.
     var isOver: Bool {
         switch stage {
         case .finished, .cut, .interrupted: true
@@ -68,5 +68,6 @@ final class Feed {
 }
 
 extension Session {
+    /// Feed that the session serves; nil if it serves none.
     var feed: Feed? { if case .feed(let feed) = stage { feed } else { nil } }
 }

@@ -3,7 +3,7 @@ import Bytes
 import Protocol
 import WebSocket
 
-/// Reason why a request for changes is refused.
+/// Reason why the hub refuses a request for changes.
 enum FeedRefusal: Error, Equatable {
     case unknownParameter(String, nearest: String?)
     case parameter(String, String)
@@ -16,10 +16,10 @@ enum FeedRefusal: Error, Equatable {
     case tooMany(String)
     /// The hub cannot provide the table changes that the request asks for.
     case binding(ClientText)
-    /// The changes since the position cannot be sent. The client must fetch its data again, and continue from the given
-    /// position.
+    /// The hub cannot send the changes after the position. The client must fetch its data again, and continue from the
+    /// given position.
     case mustFetchAgain(LogStanding.Refusal, from: String)
-    /// The request cannot be answered at the moment.
+    /// The hub cannot answer the request at the moment.
     case unavailable(String)
 
     var status: HTTPStatus {
@@ -59,7 +59,7 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
-    /// Description for clients. Apart from parameter names, the text contains nothing that a client sent.
+    /// Description for the client. It contains nothing that a client sent, except parameter names.
     var text: String {
         switch self {
         case .unknownParameter(let name, let nearest):
@@ -78,7 +78,7 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
-    /// Text for the ledger.
+    /// Reason as the ledger records it.
     var said: String { "\(code): \(text)" }
 
     var response: HTTPResponse {

@@ -4,14 +4,14 @@ import Protocol
 import Settings
 import WebSocket
 
-/// Request for changes, parsed from URL and headers: tables, start position and form of the answer.
+/// HTTP request for changes, parsed from its URL and headers: tables, start position and form of the answer.
 struct FeedRequest: Equatable {
     let bindings: [BindingParameters]
-    /// Position after which changes begin; nil for now.
+    /// Position after which changes begin; nil for the log's end.
     let after: EventLogPosition?
     /// Maximum number of changes; nil for no limit.
     let limit: UInt64?
-    /// True if the feed waits at the log's end for new changes.
+    /// True if the feed waits for new changes at the log's end.
     let isLive: Bool
     let form: FeedForm
 }
@@ -27,7 +27,7 @@ extension FeedRequest {
         form = FeedForm(format, request.version == .http11 ? .chunks : .untilClose)
         var reader = Reader()
         for item in request.queryItems { try reader.read(item) }
-        // A client that lost its stream repeats the original URL, so this header takes precedence over `after`.
+        // A client that lost its stream repeats the original URL, so that this header replaces `after`.
         if let last = request.header("last-event-id"), !last.isEmpty { try reader.readPosition(last, "Last-Event-ID") }
         bindings = try reader.finishedBindings(for: format)
         after = reader.after
@@ -36,8 +36,8 @@ extension FeedRequest {
         assert(format != .page || limit != nil, "a page has an end")
     }
 
-    /// Parser of the parameters, in their order. Parameters after a `table` apply to that table. Parameters before the
-    /// first `table` apply to all tables.
+    /// Parser of the parameters in their order. A parameter after a `table` applies to that table. A parameter before
+    /// the first `table` applies to all tables.
     private struct Reader {
         var after: EventLogPosition?
         var isLive: Bool?
@@ -156,8 +156,7 @@ private enum HTTPListItem {
 }
 
 extension FeedForm.Format {
-    /// Creates the format that an Accept header prefers (RFC 9110 §12.5.1); nil if the header allows none of the
-    /// formats.
+    /// Creates the format that an Accept header prefers (RFC 9110 §12.5.1). Returns nil if the header allows none.
     init?(accept: String?) {
         guard let accept, !accept.allSatisfy(\.isWhitespace) else {
             self = .page
@@ -194,6 +193,6 @@ extension FeedForm.Format {
 }
 
 extension JoinRequest {
-    /// Creates the request for joining a channel with the feed's bindings.
+    /// Creates the request to join a channel with the feed's bindings.
     init(_ feed: FeedRequest) { self.init(feed: feed.bindings) }
 }

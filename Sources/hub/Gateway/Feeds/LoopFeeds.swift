@@ -7,7 +7,7 @@ import Net
 import Positions
 import Protocol
 
-/// Requests for changes to one project on one loop. Each has its own channel, which no client joined.
+/// HTTP requests for changes of one project on one loop. Each has its own channel, which no client joined.
 final class LoopFeeds: LoopPart {
     unowned let home: ProjectLoop
     /// Places of the channels of requests that may have ended.
@@ -15,7 +15,7 @@ final class LoopFeeds: LoopPart {
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Begins a feed request. The hub finds the start in the log as for a channel that resumes.
+    /// Begins to serve a request for changes. It resumes from its start position as a client's channel does.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
         guard let claims = session.terms.claims else { preconditionFailure("a feed of nobody") }
         assert(session.feed == nil, "a session answers one request for changes at a time")
@@ -40,18 +40,19 @@ final class LoopFeeds: LoopPart {
         home.joins.begin(channel)
     }
 
-    /// Topic of feed channels. Only the channel machine of the request knows it.
+    /// Topic of all feeds' channels. Each is in the channel machine of its own request only.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
 
+    /// Returns the channel of a feed; nil if it has ended.
     func channel(of feed: Feed, _ session: Session) -> Channel? {
         session.channel(feed.id).flatMap { home.channels[$0] }
     }
 
     // MARK: The answer's beginning
 
-    /// Returns the reason why the request cannot be answered with changes; nil if it can.
+    /// Returns the reason why the hub cannot send changes for the request; nil if it can.
     func refusal(of channel: Channel) -> FeedRefusal? {
-        // A client that receives all existing rows has nothing to fetch.
+        // A client that receives all existing rows need not fetch its data again.
         if case .refused(let refusal) = channel.position.resumption, !channel.wantsSnapshot,
             let position = standing(of: channel)?.position
         {
@@ -61,7 +62,7 @@ final class LoopFeeds: LoopPart {
             switch binding.outcome {
             case .subscribed: continue
             case .failed(let texts): if let text = texts.first { return .binding(text) }
-            // A channel that waits for a catch-up resolves its bindings when that begins.
+            // The bindings of a channel that waits for a catch-up are resolved when the catch-up begins.
             case .nothing where channel.delivery.follower == nil: continue
             case .nothing: return .unavailable("The database cannot be asked what the tables are: try again")
             }
@@ -69,11 +70,11 @@ final class LoopFeeds: LoopPart {
         return nil
     }
 
-    /// Opens the feed's channel after the answer has begun.
+    /// Opens the feed's channel after the hub has begun the answer.
     func open(_ feed: Feed, _ channel: Channel) {
         home.joins.take(.replied, channel)
         assert(channel.isOpen, "a channel opens after the answer has begun")
-        // A page is noted at its end, with its result.
+        // The ledger records a page at its end, with the result.
         if !feed.isPage { home.ledger.noteJoin(channel) }
         home.tokens.watchExpiry(channel)
         for advice in channel.joining.advice { home.tell(channel, .ok, advice) }
@@ -85,19 +86,19 @@ final class LoopFeeds: LoopPart {
 
     // MARK: What is told
 
-    /// Returns the position up to which the feed's client has everything; nil while the log has not begun.
+    /// Returns the position before which the feed's client has received everything; nil until the log has begun.
     func standing(of channel: Channel) -> Feed.Standing? {
         guard let epoch = channel.position.epoch(home.view(of: channel)) else { return nil }
         return channel.position.awaitsRows
             ? .amongRows : .at("\(EventLogPosition(epoch: epoch, offset: offset(of: channel)))")
     }
 
-    /// Returns the offset before which everything was sent, or is not for the feed.
+    /// Returns the offset before which the hub has sent everything that is for the feed.
     func offset(of channel: Channel) -> UInt64 {
         guard let follower = channel.delivery.follower else { return offset(parked: channel) }
         let begins = channel.position.since ?? 0
         guard let listener = channel.delivery.listener else { return max(begins, follower.pipeline.frontier) }
-        // A full feed was not sent anything behind its last change.
+        // A feed that has reached its limit has received nothing after its last change.
         if follower.pipeline.share(listener)?.isFull == true {
             return follower.pipeline.toldAt(listener) ?? begins
         }
@@ -106,10 +107,11 @@ final class LoopFeeds: LoopPart {
 
     private func offset(parked channel: Channel) -> UInt64 {
         let begins = channel.position.parkedAt?.offset ?? channel.position.since ?? 0
-        // A feed may be parked when it is already full.
+        // A feed may have reached its limit before it was parked.
         return channel.feed?.share.isFull == true ? channel.position.toldAt ?? begins : begins
     }
 
+    /// Sends a notice to the feed's client, or keeps it until the answer or its end is sent.
     func tell(_ feed: Feed, _ channel: Channel, _ notice: ChannelNotice) {
         guard let standing = standing(of: channel), let code = notice.code else { return }
         var record = SystemRecord(notice.status, code: code.rawValue, notice.text, at: standing.position)
@@ -117,13 +119,13 @@ final class LoopFeeds: LoopPart {
         if case .joining = feed.stage { return feed.notes.append(record) }
         guard feed.isPage else { return clients.feeds.write(record, to: channel.session, feed) }
         feed.notes.append(record)
-        // The changes of a page stand together. Changes behind a truncation belong to the next page.
+        // A page contains all its changes first. Changes after a truncation belong to the next page.
         guard code == .truncated, case .telling = feed.stage else { return }
         feed.stage = .interrupted
         isDue(channel)
     }
 
-    /// Updates the feed's share after its channel received changes.
+    /// Updates the number of sent changes after the channel received some.
     func isFed(_ channel: Channel) {
         guard let feed = channel.feed, let listener = channel.delivery.listener else { return }
         if let share = channel.delivery.follower?.pipeline.share(listener) {
@@ -133,7 +135,7 @@ final class LoopFeeds: LoopPart {
         if feed.share.isFull || feed.isPage { isDue(channel) }
     }
 
-    /// Tells the feed that its channel has reached the log's end, and now waits for new changes.
+    /// Ends a feed that was to end at the log's end, or tells its client that it has received everything so far.
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
         guard !feed.isPage, let position = standing(of: channel)?.position else { return }
@@ -146,13 +148,14 @@ final class LoopFeeds: LoopPart {
         isDue(channel)
     }
 
-    /// Ends a feed that cannot continue, with the position from which another request can.
+    /// Ends a feed early, for the given reason. Its ending contains the position from which another request can
+    /// continue.
     func cut(_ feed: Feed, _ channel: Channel, _ code: String, _ text: String) {
         feed.stage = .cut(FeedEnding.Reason(code: code, text))
         isDue(channel)
     }
 
-    /// Finishes the feed if its follower has delivered everything up to the feed's end.
+    /// Ends the feed if its follower has delivered at least up to the feed's `reach`.
     func isAtSeam(_ feed: Feed, _ channel: Channel, _ follower: Follower) {
         if feed.isOver || follower.pipeline.frontier >= feed.reach { isFinished(feed, channel) }
     }
@@ -164,22 +167,23 @@ final class LoopFeeds: LoopPart {
 
     // MARK: The answer's end
 
-    /// Ends the feeds that are due, after a turn's deliveries.
+    /// Ends the feeds that are due. The loop calls this after the deliveries of a turn.
     func finishDue() {
         guard !due.isEmpty else { return }
         let places = due.sorted()
         due = []
         for place in places {
             guard let channel = home.channels[place], channel.isOpen, let feed = channel.feed else { continue }
-            // A page that waited at the log's end has received changes now.
+            // A page that waited at the log's end has now received changes.
             if channel.delivery.follower === home.live, feed.endsAtSeam, !feed.isOver { feed.stage = .finished }
             guard feed.isOver else { continue }
             clients.feeds.finish(feed, channel.session)
         }
     }
 
+    /// Returns the ending of a feed, after all waiting reports; nil if the log has not begun.
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
-        // The log was read on without the channel's bindings.
+        // The follower may have read changes before the channel's bindings were placed, which is reported first.
         home.take(.owedLossDue, channel)
         home.reports.tellWhatIsUntold(channel)
         guard let position = standing(of: channel)?.position else { return nil }
@@ -190,7 +194,7 @@ final class LoopFeeds: LoopPart {
 }
 
 extension Session {
-    /// Joins the topic as the machine's only channel. Returns nil if the machine has no room.
+    /// Begins to join the topic as the machine's only channel. Returns nil if the machine has no room.
     fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
         let isFirst = machine?.channelCount == 0
         assert(isFirst, "a request for changes has one channel")
