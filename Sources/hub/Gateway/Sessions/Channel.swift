@@ -11,36 +11,37 @@ import Positions
 import Protocol
 import Snapshots
 
-/// Joined or joining channel of one client: its owner, its bindings, and its progress in the log.
+/// Channel of one client, joined or being joined: its session, its bindings, and its position in the log.
 final class Channel {
-    /// One `postgres_changes` entry.
+    /// Entry of the join's `postgres_changes`.
     struct Binding {
         let id: UInt32
-        /// Parameters from the join; nil if they were invalid. The client receives an error about that.
+        /// Parameters from the join; nil if they were invalid, which the client is told.
         let parameters: BindingParameters?
-        /// True if the client wants events for rows that an update moves out of its view.
+        /// True if the client wants a delete event for rows that an update moves out of its view.
         var wantsMoves = false
         /// True if the client wants the existing rows before changes.
         var wantsSnapshot = false
         var tables: [Placement] = []
-        /// Outcome of resolving the binding. `said` is the outcome last sent to the client, which receives each new
-        /// outcome once.
+        /// Result of resolving the binding.
         var outcome = Said.nothing
+        /// Result that the client was last sent. Each new result is sent once.
         var said = Said.nothing
     }
 
+    /// Result of resolving a binding, in the form in which it is sent to the client.
     enum Said: Equatable {
         case nothing
-        /// Subscribed, with warnings about events that the binding cannot receive.
+        /// The client is subscribed. The texts warn about events that the binding cannot deliver.
         case subscribed([ClientText])
         case failed([ClientText])
     }
 
-    /// Receiver of the channel's messages.
+    /// Kind of receiver of the channel's messages.
     enum Recipient {
-        /// Client that joined the channel on its WebSocket.
+        /// Client that joined the channel on a WebSocket.
         case client
-        /// Request for changes. It has a channel of its own, which nobody joined.
+        /// HTTP request for changes, for which the hub made the channel.
         case feed(Feed)
     }
 
@@ -53,22 +54,22 @@ final class Channel {
     let joinRef: [UInt8]
     var claims: Claims
     let isLegacy: Bool
-    /// Machine that decides where the channel stands in the log.
+    /// State machine for where the channel stands in the log.
     var position: ChannelPosition
-    /// Machine that decides on the progress of the join.
+    /// State machine for the progress of the join.
     var join: Join
     var joining: JoiningPart
     var bindings: [Binding]
-    /// Number of the current question to the catalog about the bindings; 0 for none. Answers to older questions are
-    /// ignored.
+    /// Number of the open question to the catalog about the bindings; 0 if there is none. Answers to earlier questions
+    /// are ignored.
     var ticket: UInt64 = 0
     var delivery = DeliveryPart()
     var told = ToldPart()
     /// State of the channel's broadcasts, presence and options.
     var conversation: Conversation
-    /// Snapshot that the client receives; nil if none is under way.
+    /// Snapshot that the hub is sending to the client; nil if there is none.
     var snapshot: RunningSnapshot?
-    /// Data kept for the client's return; nil if the hub could not recognize the client.
+    /// Entry for the client's return; nil if the hub could not recognize the client.
     var resumeEntry: ResumeEntry?
     /// State of the channel in the ledger.
     var ledger = ChannelLedgerEntry()
@@ -87,7 +88,8 @@ final class Channel {
         self.claims = claims
         isLegacy = join.isLegacy
         conversation = Conversation(Conversation.Options(join))
-        // A channel that resumes from a position receives all messages since then. A replay by time would repeat them.
+        // A channel that resumes from a position receives all messages after it. Replaying messages by time would
+        // repeat some.
         let replay = join.replay == .ignored || join.resumption != .none ? .none : join.replay
         let first: [Join.Action]
         (self.join, first) = Join.begin(isPrivate: join.isPrivate, wantsPast: replay != .none)
@@ -101,8 +103,8 @@ final class Channel {
                 wantsSnapshot: parameters?.options[.snapshot] ?? snapshotOfAll)
         }
         let isSnapshotWanted = bindings.contains(where: \.wantsSnapshot)
-        // The database's messages to a public channel's topic went to everybody, and a public channel with a snapshot is
-        // promised none.
+        // The snapshot is all that a public channel can have missed. Messages to a public topic are not promised for
+        // the time before a join with a snapshot.
         position = ChannelPosition(
             ChannelPosition.Wishes(
                 isFeed: session.feed != nil, wantsRows: isSnapshotWanted,
@@ -115,13 +117,13 @@ final class Channel {
         if let key = join.presenceKey { conversation.detailed().presenceKey = Array(key.utf8) }
     }
 
-    /// Number of conditions and list values in the channel's filters, which the filter budget counts.
+    /// Number of conditions and list values in the channel's filters, which count for the filter budget.
     var filterParts: Int { bindings.reduce(0) { $0 + ($1.parameters?.filterParts ?? 0) } }
 
-    /// True if a binding wants events for rows that updates move out of its view.
+    /// True if some binding wants delete events for rows that updates move out of its view.
     var wantsMoves: Bool { bindings.contains(where: \.wantsMoves) }
 
-    /// True if the filters take long to prepare.
+    /// True if preparing the filters takes long.
     var isHeavy: Bool { filterParts > Limits.filterPartsAtOnce }
 
     var hasFilters: Bool { bindings.contains { $0.parameters?.filter != nil } }
@@ -130,13 +132,13 @@ final class Channel {
 
     var wantsSnapshot: Bool { bindings.contains(where: \.wantsSnapshot) }
 
-    /// True if each database message to the topic must be checked against the channel's position.
+    /// True if the hub must check each database message to the topic against the channel's position.
     var wantsReplay: Bool { joining.replay != .none || position.resumption != .none }
 
-    /// Request for changes that the channel belongs to; nil for a client's channel.
+    /// Request for changes that the channel serves; nil for a client's channel.
     var feed: Feed? { if case .feed(let feed) = recipient { feed } else { nil } }
 
-    /// Form in which the channel's changes are sent.
+    /// Kind of message that the channel receives for each change.
     var manner: Delivery.Recipient.Manner {
         switch recipient {
         case .feed: .feed
@@ -160,7 +162,7 @@ final class Channel {
         }
     }
 
-    /// True if the given follower's events are for this channel.
+    /// True if what the given follower reads is for this channel.
     func isServed(by other: Follower) -> Bool {
         if let follower = delivery.follower { return follower === other }
         return other.isAtEnd && !position.isResumed
@@ -169,10 +171,10 @@ final class Channel {
     /// Returns the address for the reply to a message with this ref.
     func address(ref: RawSpan) -> ChannelAddress { ChannelAddress(topic: topic, joinRef: joinRef, ref: ref.copied()) }
 
-    /// The topic without `realtime:`.
+    /// Topic without `realtime:`.
     var subTopic: ArraySlice<UInt8> { topic.dropFirst(9) }
 
-    /// Returns a catalog request for each binding with valid parameters, with the binding's index.
+    /// Returns a request to the catalog for each binding with valid parameters, with the binding's index.
     func requests() -> [(binding: Int, request: BindingRequest)] {
         let role = claims.role.text
         return bindings.indices.compactMap { index in
@@ -183,14 +185,14 @@ final class Channel {
 }
 
 extension Channel {
-    /// Parts of the join request that count until the join is answered, and what follows the answer at once.
+    /// Parts of the join request that are needed until the join is answered or right after it.
     struct JoiningPart {
-        /// Monotonic time of the join request, in nanoseconds.
+        /// Monotonic time in nanoseconds at which the join request arrived.
         let begun: UInt64
         let first: [Join.Action]
-        /// Bindings from the join request, repeated in the reply; emptied when the reply is sent.
+        /// Bindings from the join request, which the reply repeats; emptied when the reply is sent.
         var reply: [ChangeBinding]
-        /// Request for past messages; `none` once they were looked up.
+        /// Request for past messages; `none` after they were searched.
         var replay: ReplayDemand
         /// Token from the join request; emptied when the join is answered.
         var token: [UInt8] = []
@@ -200,30 +202,31 @@ extension Channel {
         var advice: [ClientText]
     }
 
-    /// Follower and listener that deliver the channel's changes, and the rights by which they are judged.
+    /// Follower and listener that deliver the channel's changes, and the holder whose policies apply.
     struct DeliveryPart {
         /// Follower that delivers the channel's changes; nil while the channel is parked or waits for a catch-up.
         var follower: Follower?
+        /// Number of the channel's listener in the follower's router; nil while it has none.
         var listener: UInt32?
-        /// Holder (role and claims) whose policies apply to the bindings; nil until a binding needs policies.
+        /// Holder (role and claims) whose policies apply to the bindings; nil if no binding needs policies.
         var holder: Holder?
-        /// Holder for the live follower, prepared before the channel moves there.
+        /// Holder on the live follower, prepared before the channel moves there; nil otherwise.
         var nextHolder: Holder?
-        /// Tables for which the channel is parked, until PostgreSQL shows their transactions.
+        /// Tables for which the channel is parked until PostgreSQL shows their transactions.
         var heldBy: Set<UInt32> = []
-        /// True while the channel receives no changes because of its session's filter pause.
+        /// True while the channel receives no changes because its session's filters took too much work.
         var isResting = false
     }
 
-    /// Reports about rows and values that did not come: those that the client was sent, and those that are due.
+    /// Reports about missing rows and values: those that the client was sent, and those that are due.
     struct ToldPart {
-        /// Offset up to which the client knows about changes that were lost while tables were outside the publication.
+        /// Offset before which the client knows of changes that were lost while tables were outside the publication.
         var republishedUpTo: UInt64 = 0
-        /// Messages already sent about generated columns that could not be computed. Each is sent once.
+        /// Messages already sent about generated columns that PostgreSQL could not compute. Each is sent once.
         var uncomputed: Set<ClientText> = []
-        /// Messages not sent yet about truncated or removed rows, with their offsets.
+        /// Messages to send about truncated or removed rows, each with its offset.
         var truncationsDue: [(at: UInt64, text: ClientText)] = []
-        /// Report that records lacked values, with its pause.
+        /// Report that records lack values, with its pauses.
         var lacks = PacedReport<Void>()
     }
 }

@@ -2,19 +2,19 @@ import Net
 
 /// Timers of one channel.
 struct ChannelTimers {
-    /// Timer for the next check of the token.
+    /// Timer for the next check of the token's expiry.
     var expiry: TimerID?
-    /// Timer for the longest time that the join's reply waits for bindings.
+    /// Timer for the end of the time for which the join's reply waits for bindings.
     var join: TimerID?
     /// Timer for the next attempt to resolve the bindings.
     var bind: TimerID?
-    /// Timer for the pause after a report that values are missing.
+    /// Timer for the pause after a report that records lack values.
     var lack: TimerID?
-    /// Timer for the pause after a report of a loss.
+    /// Timer for the pause after a loss report.
     var loss: TimerID?
-    /// Timer for the next check whether the database's messages arrive.
+    /// Timer for the next check if database messages arrive.
     var ready: TimerID?
 
-    /// Timers that run.
+    /// Timers that are running.
     var running: [TimerID] { [expiry, join, bind, lack, loss, ready].compactMap(\.self) }
 }

@@ -1,16 +1,21 @@
 import Diagnostics
 import Net
 
-/// Schedule by which clients are sent away when the hub stops. Clients leave in random order and evenly over time, so
-/// that they do not all reconnect at the same moment.
+/// Order and times in which the hub disconnects clients before it stops. Clients leave in random order and evenly over
+/// time, so that they do not all reconnect at the same moment.
 struct DrainQueue {
-    /// Clients not sent away yet, in reverse order.
+    /// Clients that are still connected, in reverse order.
     private var waiting: [ConnectionID]
+    /// Number of clients at the beginning.
     private let total: Int
+    /// Monotonic time in nanoseconds at which the first client leaves.
     private let began: UInt64
+    /// Duration in nanoseconds until all clients have left.
     private let span: UInt64
 
-    /// - Parameter time: longest duration for all clients; a few clients take less.
+    /// Creates a schedule that begins at `now`.
+    ///
+    /// - Parameter time: maximum duration until all clients have left; a few clients take less.
     init(
         _ connections: [ConnectionID], within time: Duration, from now: UInt64,
         using chance: inout some RandomNumberGenerator
@@ -24,12 +29,13 @@ struct DrainQueue {
 
     var isOver: Bool { waiting.isEmpty }
 
-    /// Returns all remaining clients, and ends the schedule.
+    /// Removes and returns all remaining clients.
     mutating func takeAll() -> [ConnectionID] {
         defer { waiting = [] }
         return waiting.reversed()
     }
 
+    /// Removes and returns the clients that must leave by `now`, in monotonic nanoseconds.
     mutating func takeDue(_ now: UInt64) -> [ConnectionID] {
         assert(waiting.count <= total, "no client is sent away twice")
         let elapsed = now > began ? now - began : 0

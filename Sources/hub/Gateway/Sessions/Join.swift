@@ -1,46 +1,51 @@
-/// State machine of a join, from the request to an open channel. The machine is pure: events go in, actions come out.
+/// State machine of a join, from the request to an open channel. Events go in, actions come out.
 ///
-/// The order is: rights, past messages, bindings, reply. The reply waits for the bindings, so that a client misses
-/// nothing committed after the reply, even if it ignores "Subscribed to PostgreSQL". If the bindings take long, the hub
-/// replies without them, and the log waits instead.
+/// The order is: rights, past messages, bindings, reply. The reply waits for the bindings. So a client misses nothing
+/// that is committed after the reply, even if it ignores "Subscribed to PostgreSQL". If the bindings take too long, the
+/// hub replies without them, and the follower of the log waits for them instead.
 struct Join {
     enum Stage: Equatable {
-        /// The hub asks PostgreSQL for the channel's rights to read.
+        /// The hub has asked PostgreSQL for the channel's rights to read.
         case askingRights
-        /// The hub looks up past messages.
+        /// The hub searches for past messages.
         case readingPast
-        /// The hub places the channel's bindings.
+        /// The hub resolves and places the channel's bindings.
         case binding
-        /// The hub has decided on the reply.
+        /// The hub has decided to accept the join, but has not sent the reply.
         case answered
-        /// The hub has sent the reply, and the client may send pushes.
+        /// The hub has sent the reply, and the client may send messages.
         case open
         case refused
     }
 
     enum Event {
-        /// The channel may be joined.
+        /// The client has the right to join the channel.
         case allowed
+        /// The search for past messages has ended.
         case pastRead
-        /// The bindings are in place, or have failed for good.
+        /// The bindings are placed, or have failed for good.
         case bound
-        /// The bindings are not known yet; the catalog must be asked.
+        /// The catalog must be asked about the bindings.
         case bindingsAwaited
-        /// The longest time that a reply waits for bindings has passed.
+        /// The maximum time for which a reply waits for bindings has passed.
         case patienceEnded
+        /// The reply has been sent.
         case replied
+        /// The hub refuses the join, for this reason.
         case refused(String)
     }
 
+    /// Step that the caller must take.
     enum Action: Equatable {
         case askRights
         case readPast
         case bind
-        /// The caller starts a timer that ends with `patienceEnded`.
+        /// Start a timer that ends with the event `patienceEnded`.
         case bePatient
-        /// The log waits for the channel's bindings.
+        /// Let the follower of the log wait for the channel's bindings.
         case promiseBindings
         case reply
+        /// Send the client the result of its bindings.
         case sayWhatBindingsCameTo
         case refuse(String)
     }
@@ -48,7 +53,7 @@ struct Join {
     private(set) var stage: Stage
     private let wantsPast: Bool
 
-    /// Returns a new join and its first actions.
+    /// Creates a join. Returns it with its first actions.
     static func begin(isPrivate: Bool, wantsPast: Bool) -> (Join, [Action]) {
         var join = Join(stage: .askingRights, wantsPast: wantsPast)
         let first = isPrivate ? [.askRights] : join.take(.allowed)
@@ -60,13 +65,15 @@ struct Join {
         self.wantsPast = wantsPast
     }
 
-    /// True if the bindings are placed, and are checked again whenever the catalog changes.
+    /// True if the bindings are placed or being placed, so that they are checked again when the catalog changes.
     var isBinding: Bool { stage == .binding || isAnswered }
+    /// True if the hub has decided to accept the join.
     var isAnswered: Bool { stage == .answered || isOpen }
+    /// True if the hub has sent the reply.
     var isOpen: Bool { stage == .open }
 
-    /// Applies an event and returns the actions that follow. An event that does not fit the stage changes nothing: a
-    /// late answer may arrive after the join has moved on.
+    /// Applies an event and returns the steps that the caller must take. An event that does not fit the stage has no
+    /// effect, because answers may arrive late.
     mutating func take(_ event: Event) -> [Action] {
         switch (stage, event) {
         case (.askingRights, .allowed) where wantsPast: return go(to: .readingPast, .readPast)

@@ -70,7 +70,7 @@ final class LoopJoins: LoopPart {
             switch error {
             case .reason(let text): clients.refusals.refuse(id, text, session)
             case .tooManyJoins:
-                // The reason is sent at once, because the socket ends with it.
+                // The reply is sent without a pause, because the socket closes now.
                 var actions: [ChannelAction] = []
                 session.machine?.joinFailed(
                     id, reason: error.said, into: &actions)
@@ -85,7 +85,7 @@ final class LoopJoins: LoopPart {
         /// Too many joins per second. The hub closes the socket.
         case tooManyJoins
 
-        /// The `reason` in the reply to the join.
+        /// Reason in the reply to the join.
         var said: String {
             switch self {
             case .reason(let text): text
@@ -94,7 +94,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    /// Returns the holder who is refused with this token: the token may have been refused itself.
+    /// Returns the holder of a refused join: the one that its token names, even if the token itself was refused.
     private func holder(of token: JoinToken, _ session: Session) -> TokenHolder? {
         if case .given(let text) = token, let holder = home.tokens.holder(ofRefused: text) { return holder }
         return session.terms.claims.map { TokenHolder($0) }
@@ -144,7 +144,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    /// Starts a join: first the rights, then past messages, then the bindings.
+    /// Begins a join with its first actions: rights, past messages or bindings.
     func begin(_ channel: Channel) {
         let place = home.channels.add(channel)
         assert(Int(place) < Limits.maximumChannelsPerLoop, "a timer has room for each place")
@@ -158,12 +158,12 @@ final class LoopJoins: LoopPart {
             channel.conversation.topic = home.talk.topics.join(
                 topic.rawBytes.extracting(droppingFirst: 9), isPrivate: channel.conversation.isPrivate)
         }
-        // While a private channel exists, a change of its rules matters.
+        // While a private channel exists, the catalog must watch the policies of messages.
         if channel.conversation.isPrivate { project.catalog.addBindings(1) }
         for action in channel.joining.first { perform(action, channel) }
     }
 
-    /// Passes an event to the channel's join, and performs the actions that follow.
+    /// Passes an event to the channel's join, and takes the steps that follow.
     func take(_ event: Join.Event, _ channel: Channel) {
         let wasOpen = channel.isOpen
         let actions = channel.join.take(event)
@@ -190,7 +190,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    /// Ends a refused join. The channel is forgotten at once, and the client is told after a pause.
+    /// Ends a refused join. The channel is removed now; the client is told after a pause.
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("refused a join", [.reason(reason), .project(project.name)])
@@ -200,7 +200,7 @@ final class LoopJoins: LoopPart {
             home.stop(id, session, .refused)
             clients.refusals.refuse(id, reason, session, waited: loop.now - channel.joining.begun)
         case .feed:
-            // The request is told more, and its refusal is noted then.
+            // A request learns more from its answer, and the ledger records the refusal with that.
             home.stop(id, session, .refused)
             clients.feeds.refuse(session, .unavailable(reason))
         }
@@ -217,6 +217,8 @@ final class LoopJoins: LoopPart {
         take(.patienceEnded, channel)
     }
 
+    /// Begins to bind a channel: recognizes a returning client, lets a follower serve the channel, and places its
+    /// bindings.
     private func startBinding(_ channel: Channel) {
         if channel.position.isResumed { channel.told.republishedUpTo = 0 }
         home.returns.recognize(channel)
@@ -256,7 +258,7 @@ final class LoopJoins: LoopPart {
         if let replaced = accepted.replaced { clients.perform(.close(replaced), for: session) }
     }
 
-    /// Opens the channel after its join reply, and sends everything that follows the reply.
+    /// Opens the channel after the join's reply, and sends what follows the reply.
     private func open(_ channel: Channel) {
         take(.replied, channel)
         assert(channel.isOpen, "a channel opens after its reply")
@@ -281,7 +283,7 @@ final class LoopJoins: LoopPart {
         home.snapshots.begin(channel)
     }
 
-    /// Lets the channel receive its topic's messages from here on.
+    /// Lets the channel receive its topic's messages from now on.
     private func listen(_ channel: Channel) {
         let details = channel.conversation.details
         let isPrivate = channel.conversation.isPrivate

@@ -12,60 +12,60 @@ import Synchronization
 import System
 import WebSocket
 
-/// Mail from other threads to a project on a socket loop.
+/// Message from another thread to a project on a socket loop.
 public enum Mail: Sendable {
-    /// Answer of the catalog to a channel's question.
+    /// Answer of the catalog to a question about a channel's bindings.
     case resolved(channel: UInt32, ticket: UInt64, [BindingOutcome])
     /// Answer to a question of a follower's pipeline.
     case delivery(follower: UInt32, DeliveryEvent)
-    /// The catalog has changed, so that bindings may have another meaning.
+    /// The catalog has a new snapshot, so that bindings may have another meaning.
     case catalogMoved
-    /// Values of terms that depend only on a holder's claims; nil if PostgreSQL could not be asked.
+    /// Values of policy terms that depend only on a holder's claims; nil if PostgreSQL could not be asked.
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
-    /// Keys of memberships.
+    /// Keys of membership sets.
     case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
-    /// PostgreSQL decides on a policy from here on.
+    /// From now on, PostgreSQL decides on some policy.
     case demoted
     /// Broadcasts from channels of another loop.
     case broadcasts(TurnBroadcasts)
     /// Broadcasts of another loop were dropped, because this loop is too far behind.
     case broadcastsLost
-    /// Presence changes on another loop.
+    /// Presence changes of another loop.
     case presence([PresenceChange])
     /// Answer about rights in a private channel.
     case authorized(ticket: UInt64, ChannelAnswer)
     /// Past messages for a joining channel.
     case replayed(ticket: UInt64, ReplayAnswer)
-    /// Fates of messages that a follower of the past met; nil if nobody could be asked.
+    /// Later changes of messages that a catch-up follower has read; nil if PostgreSQL could not be asked.
     case revised(follower: UInt32, MessageRevisions?)
     /// Event of a channel's snapshot.
     case snapshot(channel: UInt32, ticket: UInt64, SnapshotEvent)
     /// The project's limits have changed.
     case limits
-    /// The keys for tokens have changed.
+    /// The keys for verifying tokens have changed.
     case keys
-    /// An operator asks for the list of channels.
+    /// An operator has asked for the list of channels.
     case census(CensusSlip)
 }
 
-/// Mail from other threads to a socket loop.
+/// Message from another thread to a socket loop.
 enum LoopMail: Sendable {
-    /// Clients may connect to the project.
+    /// Clients may now connect to the project.
     case arrived(Project)
-    /// The project has ended. The loop sends its clients away and forgets it.
+    /// The project has ended. The loop disconnects its clients and forgets it.
     case left(Project)
     /// Answer to an operator's request.
     case answered(ConnectionID, HTTPResponse)
-    /// The hub is about to stop.
+    /// The hub is about to stop. The loop disconnects its clients one by one.
     case drain
-    /// The remaining clients are to be sent away now.
+    /// The loop must disconnect the remaining clients now.
     case hurry
 }
 
-/// Mail for one loop. Any thread posts; the loop takes all mail at once.
+/// Queue of mail for one loop. Any thread posts; the loop takes everything at once.
 ///
-/// The loops' own requests bound the size of a mailbox: all letters except a few answer such a request, and requests
-/// are limited.
+/// The number of letters is limited by the loop's own requests: almost every letter answers one, and requests are
+/// limited.
 final class Mailbox<Letter: Sendable>: Sendable {
     private struct Box {
         var mail: [Letter] = []
@@ -74,7 +74,7 @@ final class Mailbox<Letter: Sendable>: Sendable {
 
     private let box = Mutex(Box())
 
-    /// Connects the mailbox to the loop. From here on, posting wakes the loop.
+    /// Connects the queue to the loop's bell. From now on, posting wakes the loop.
     func attach(_ bell: Wake) {
         let waiting = box.withLock { box in
             box.bell = bell

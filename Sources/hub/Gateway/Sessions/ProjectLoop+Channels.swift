@@ -8,10 +8,11 @@ import Positions
 import Protocol
 import System
 
-/// Channels of the loop: their ends, and messages to and from them.
+/// Ends of the loop's channels, and messages to and from these channels.
 extension ProjectLoop {
     var now: Int64 { loop.time.unixSeconds }
 
+    /// Removes the channel from its follower and from those that wait for a pass.
     func letGo(of channel: Channel) {
         channel.delivery.follower?.unbind(channel)
         catchUps.cancel(channel.place)
@@ -29,7 +30,7 @@ extension ProjectLoop {
         channel.delivery.follower?.bindAgain(place, channel)
     }
 
-    /// Adds the channel to the topic's members. The channel does not receive messages yet.
+    /// Adds the channel to the topic's members, without receiving messages yet.
     @discardableResult
     func wait(_ channel: Channel) -> TopicPlace? {
         guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
@@ -43,6 +44,7 @@ extension ProjectLoop {
         return place
     }
 
+    /// Ends a channel and releases everything that belongs to it.
     func stop(_ id: ChannelID, _ session: Session, _ reason: ChannelStop) {
         guard let place = session.channel(id) else { return }
         session.set(nil, for: id)
@@ -60,7 +62,7 @@ extension ProjectLoop {
         presence.untrack(channel)
         project.budgets.filters.give(back: channel.filterParts, of: session.use.filterParts)
         session.use.filterParts -= channel.filterParts
-        // Held messages refer to the channel, so they are released here.
+        // Waiting messages refer to the channel. They are released so that the memory is freed.
         channel.conversation.details?.writes = .unknown
         if let place = channel.conversation.place { talk.topics.remove(place) }
         channel.conversation.place = nil
@@ -71,6 +73,7 @@ extension ProjectLoop {
         if session.channels.isEmpty { clients.requests.watchIdleness(session) }
     }
 
+    /// Adds to the number of channels or feeds in the metrics.
     func count(_ channel: Channel, _ change: Int64) {
         switch channel.recipient {
         case .client: metrics.channels.add(change)
@@ -78,6 +81,7 @@ extension ProjectLoop {
         }
     }
 
+    /// Returns the channel at the place; nil if it is not of that generation.
     func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
         guard let channel = channels[place], TimerToken.cut(channel.id.incarnation) == generation else { return nil }
         assert(channel.place == place, "a channel lies at its place")
@@ -90,12 +94,12 @@ extension ProjectLoop {
 
     // MARK: Messages to a channel
 
-    /// Sends a system message about the channel's changes.
+    /// Sends a system message about the channel's changes, or a record to a feed.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         tell(channel, ChannelNotice(status, message))
     }
 
-    /// Sends a system message about the channel.
+    /// Sends a system message about the channel, or a record to a feed.
     func tell(_ channel: Channel, _ notice: ChannelNotice) {
         if case .feed(let feed) = channel.recipient { return feeds.tell(feed, channel, notice) }
         if notice.code == .changesMissing {
@@ -139,7 +143,7 @@ extension ProjectLoop {
         expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
-    /// Logs a warning now and then, for events that may repeat often. The metrics count all of them.
+    /// Logs a warning at most at a limited rate, for events that may repeat often. The metrics count all of them.
     func warnSometimes(_ sentence: StaticString) {
         guard project.rates.complaints.take(at: loop.now) else { return }
         Log.shared.warning(sentence, [.project(project.name)])

@@ -13,21 +13,21 @@ import Synchronization
 import System
 import WebSocket
 
-/// Part of a project that runs on one loop: channels, topics and followers.
+/// Project on one loop: its channels, topics and followers there.
 ///
-/// Only the loop's own thread may use a ProjectLoop. Other threads send mail.
+/// Only the loop's thread may use a ProjectLoop. Other threads send mail.
 final class ProjectLoop {
     let project: Project
     unowned let clients: ClientLoop
     let mailbox: Mailbox<Mail>
-    /// Follower at the log's end.
+    /// Live follower, which reads at the log's end.
     private(set) lazy var live = Follower(of: self, number: 0)
     /// Channels of this loop, by place.
     var channels = Slots<Channel>()
     private var isLookingAgain = false
-    /// Reason last reported why the log does not read at its end.
+    /// Reason that the live follower last reported why it cannot read the log; nil if it can.
     private var unreadable: String?
-    /// Last ticket issued. Answers of other threads carry the ticket of their question.
+    /// Last ticket. Each question to another thread has its own, which the answer contains.
     private var lastTicket: UInt64 = 0
     var limits: ProjectLimits
     private(set) lazy var joins = LoopJoins(of: self)
@@ -43,7 +43,7 @@ final class ProjectLoop {
     private(set) lazy var talk = LoopTalk(of: self)
     private(set) lazy var presence = LoopPresence(of: self)
     private(set) lazy var ledger = LoopLedger(of: self)
-    /// Place from which changes may have been judged by a catalog whose mail has not arrived yet.
+    /// Position from which changes may have been judged by a catalog version whose mail has not arrived yet.
     private var newerCatalog = NewerCatalog()
 
     init(_ project: Project, _ clients: ClientLoop) {
@@ -59,6 +59,7 @@ final class ProjectLoop {
 
     // MARK: Mail
 
+    /// Handles all mail of the project.
     func rung() {
         tokens.closeExpired()
         for mail in mailbox.takeAll() {
@@ -90,7 +91,7 @@ final class ProjectLoop {
         return lastTicket
     }
 
-    /// Returns the follower of that number; nil if it has ended.
+    /// Returns the follower with the number; nil if it has ended.
     func follower(_ number: UInt32) -> Follower? {
         number == live.number ? live : catchUps.follower(number)
     }
@@ -102,16 +103,16 @@ final class ProjectLoop {
         tokens.expelRefusedRoles(snapshot)
         rights.takeRules(of: snapshot)
         for follower in followers { follower.take(snapshot) }
-        // Channels are bound anew before the loop reads on. Either version may judge changes that were read before and
-        // wait for answers.
+        // Channels are bound again before the loop reads on. Changes that were read before and wait for answers may be
+        // judged by either version.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
             snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerCatalog.adopt(snapshot.version)),
             to: place, by: clients.number, of: project.mailboxes.count)
     }
 
-    /// Notes a catalog version whose mail has not arrived yet. A joining channel is bound by that version at once; the
-    /// other channels follow.
+    /// Records the newest catalog version, whose mail may not have arrived yet. A channel that joins now is bound by
+    /// it; the other channels follow.
     private func noteNewerCatalog() {
         newerCatalog.noteTurn(
             project.catalog.snapshot?.version ?? 0, judgedUpTo: live.pipeline.isOpen ? live.pipeline.judgedUpTo : nil)
@@ -126,6 +127,7 @@ final class ProjectLoop {
 
     // MARK: Turns
 
+    /// Runs a turn of the project. Returns true if there is more to do immediately.
     func turn() -> Bool {
         noteNewerCatalog()
         tokens.closeExpired()
@@ -139,8 +141,8 @@ final class ProjectLoop {
         let more = live.turn()
         defer { feeds.finishDue() }
         let isBehind = catchUps.turn()
-        // Channels that moved here, or are about to, may need answers that nobody has asked for. No event wakes the
-        // loop for that.
+        // Channels that have moved to a follower, or are about to, may need answers that were not asked for. No event
+        // would wake the loop for that.
         live.askForWhatIsWanted()
         for follower in catchUps.followers { follower.askForWhatIsWanted() }
         assert(
@@ -149,7 +151,8 @@ final class ProjectLoop {
         return isBehind || more
     }
 
-    /// Schedules another look when no event will wake the loop: the log has not begun, or the catalog is unavailable.
+    /// Sets a timer for another look when no event will wake the loop: the log has not begun, or the catalog is
+    /// unavailable.
     func lookAgainLater() {
         guard !isLookingAgain else { return }
         isLookingAgain = true
@@ -162,13 +165,13 @@ final class ProjectLoop {
         for follower in followers { follower.looksAgain() }
     }
 
-    /// Place that stands for the project itself in timers.
+    /// Identifier of the project itself in timers.
     var place: ChannelPlace { ChannelPlace(project: project.number) }
 
     // MARK: Ends
 
-    /// Publishes that the log cannot be read at the moment, so that its changes reach clients late. Clients are
-    /// disconnected only if reading has failed for good.
+    /// Reports for the project's health that the log cannot be read now, so that changes are late. Disconnects clients
+    /// only if reading has failed for good.
     func noteReading() {
         if live.pipeline.hasFailed, project.reading.fail() {
             disconnectAll(.internalError, "the event log cannot be read")
@@ -186,7 +189,7 @@ final class ProjectLoop {
         }
     }
 
-    /// Disconnects all clients because the project has changed or is gone. The clients reconnect by themselves.
+    /// Disconnects all clients because the project was changed or removed. They reconnect by themselves.
     func disconnectAll() {
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen else { continue }

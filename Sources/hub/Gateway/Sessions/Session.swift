@@ -6,26 +6,29 @@ import Net
 import Protocol
 import WebSocket
 
-/// Connection of one client. A connection begins with a request, and may become a WebSocket with channels.
+/// Connection of one client. It begins with an HTTP request, and may become a WebSocket with channels.
 final class Session {
+    /// Stage of the connection.
     enum Stage {
-        /// The hub reads the next request. `scanned` is the number of bytes already searched for the request's end.
+        /// The hub reads the next request. `scanned` bytes have already been searched for the end of the request's
+        /// head.
         case request(scanned: Int)
-        /// The hub refused the request, and sends the refusal after a pause.
+        /// The hub has refused the request, and will send the refusal after a pause.
         case refused(HTTPResponse, toHead: Bool)
         /// The hub reads the request's body.
         case body
-        /// The hub prepares the answer. Bytes that the client sends meanwhile wait unread.
+        /// The hub prepares the answer. Further bytes of the client wait until it is sent.
         case answering
+        /// The connection is a WebSocket of a client.
         case client
+        /// The connection is a WebSocket that returns what the client sends.
         case echo
-        /// The hub answers the request with changes, for as long as the feed lasts. Bytes that the client sends
-        /// meanwhile wait unread.
+        /// The hub answers the request with changes while the feed lasts. Further bytes of the client wait.
         case feed(Feed)
-        /// The hub has sent its farewell, and ignores further bytes from the client.
+        /// The hub has sent its last bytes, and ignores further bytes from the client.
         case ending
 
-        /// True if an HTTP answer may be sent now.
+        /// True if the hub may send an HTTP answer now.
         var takesAnswer: Bool {
             switch self {
             case .request, .refused, .body, .answering: true
@@ -44,30 +47,31 @@ final class Session {
 
     let connection: ConnectionID
     let peer: PeerAddress
-    /// Project whose channels the client may join. The hub sets it from the request's host when the WebSocket or feed
-    /// begins.
+    /// Project whose channels the client may join; nil until the WebSocket or feed begins. The request's host
+    /// determines it.
     var project: ProjectLoop?
     var stage = Stage.request(scanned: 0)
-    /// Timer of the current stage: time limit of a request, delay of a refusal, heartbeat of a feed, or time limit for
-    /// a client without channels.
+    /// Timer of the current stage: limit of a request's duration, pause before a refusal, heartbeat of a feed, or limit
+    /// for a client without channels.
     var timer: TimerID?
-    /// Request that is being served.
+    /// Request that is being served, with its body.
     var request = ServedRequest()
     var terms = SocketTerms()
     var use = SocketUse()
     var frames: FrameDecoder?
     var machine: ChannelMachine?
-    /// Part of the log that the client has acknowledged. The hub keeps it only for clients that may resume.
+    /// Acknowledged offset of the client. The hub keeps it only for clients that may resume.
     var receipt = SocketReceipt()
     var refs = MessageRefs()
     var past = SocketPast()
-    /// Number of this session in the ledger; 0 until the ledger first needs it.
+    /// Number of the session in the ledger; 0 until it is needed.
     var ledgerNumber: UInt64 = 0
-    /// True if the client reads more slowly than the hub sends. Its channels' changes then wait in the log.
+    /// True if the client reads more slowly than the hub sends. The changes of its channels then stay in the log.
     var isSlow = false
-    /// Places of the channels that wait for a snapshot. The first one is being served, the others follow one by one.
+    /// Places of the channels that wait for a snapshot. The first one receives its rows; the others follow one after
+    /// the other.
     var snapshots: [UInt32] = []
-    /// Places of the channels in the project loop, indexed by the channel machine's slots.
+    /// Places of the channels in `ProjectLoop.channels`, indexed by the channel machine's slots.
     var channels: [UInt32?] = []
 
     init(_ connection: ConnectionID, from peer: PeerAddress) {
@@ -75,9 +79,10 @@ final class Session {
         self.peer = peer
     }
 
-    /// Metrics of the session's project; nil for requests that need no project.
+    /// Metrics of the session's project; nil if it has none.
     var metrics: ProjectMetrics? { project?.metrics }
 
+    /// Returns the place of a channel in `ProjectLoop.channels`; nil if there is none.
     func channel(_ id: ChannelID) -> UInt32? {
         Int(id.slot) < channels.count ? channels[Int(id.slot)] : nil
     }
@@ -90,56 +95,56 @@ final class Session {
     }
 }
 
-/// Request that a session serves, from its head until its answer.
+/// Request that a session serves, from its head to its answer.
 struct ServedRequest: ~Copyable {
-    /// The parsed head; nil while none is served.
+    /// Parsed head; nil while the session serves no request.
     var incoming: IncomingRequest?
     var body: HTTPBodyReader?
-    /// Handle through which a waiting operator request learns that its client has gone.
+    /// Handle by which a waiting operator request learns that its client has disconnected.
     var waiting: WaitingClient?
 }
 
-/// Terms that the request agreed on for everything that the connection carries afterwards.
+/// Properties of the request that apply to everything that the connection carries later.
 struct SocketTerms {
     var version = SerializerVersion.v1
     var wantsCompression = false
-    /// Claims of the key that opened the connection. Channels without a token of their own use these claims.
+    /// Claims of the key that opened the connection. A channel without its own token uses them.
     var claims: Claims?
     /// Headers of the upgrade request that policies may read, as the text of a JSON object.
     var headers = "{}"
     /// Options from the socket's URL, which apply to all of its channels.
     var options = ExtensionOptions()
-    /// Name that the client gave itself in the socket's URL (`client_id`).
+    /// Name that the client gave in the socket's URL (`client_id`); nil if it gave none.
     var clientID: String?
 }
 
-/// Room and time that a socket's channels take together, for the limits per client.
+/// Resources that the channels of a socket use together, for the limits of each client.
 struct SocketUse {
-    /// True if the session counts as one of the project's users: it has joined a channel, or is about to.
+    /// True if the session counts as one of the project's users: it has joined a channel or is joining one.
     var isCounted = false
     var hasJoined = false
-    /// Sum of `filterParts` over the session's channels.
+    /// Number of conditions and list values in the filters of all its channels.
     var filterParts = 0
-    /// Bytes of presence that the session's channels track.
+    /// Bytes of presence that all its channels track.
     var presenceBytes = 0
-    /// Pause of the session's filters after they took too much time. During it, channels with filters receive no
+    /// Pause of the session's filters after they took too much work. Until it ends, channels with filters receive no
     /// changes.
     var rest = FilterRest()
-    /// Number of refusals not sent yet for joins beyond the channel limit.
+    /// Number of refusals still to be sent for joins beyond the channel limit.
     var surplusJoins = 0
-    /// Number of refused joins that were answered without a pause.
+    /// Number of refused joins that the hub answered without a pause.
     var promptRefusals: UInt8 = 0
 }
 
-/// Numbers of a client's messages on one socket.
+/// Numbers of a client's messages on one socket, from their refs.
 struct MessageRefs {
-    /// Number of the first numbered message; 0 until then.
+    /// Number of the first numbered message; 0 if there was none.
     private(set) var first: UInt32 = 0
-    /// Highest number so far.
+    /// Highest number so far; 0 if there was none.
     private(set) var last: UInt32 = 0
 
-    /// Records the number of a client's message. A ref that is not a positive number is ignored. The bytes are as
-    /// received, most often with quotes.
+    /// Records the ref of a client's message. A ref that is not a positive number is ignored. The bytes are as
+    /// received, mostly with quotes.
     mutating func note(_ ref: RawSpan) {
         guard (1...11).contains(ref.byteCount) else { return }
         var number: UInt32 = 0
@@ -158,13 +163,14 @@ struct MessageRefs {
     }
 }
 
-/// Channels that a socket had before, by which a client that goes on is recognized.
+/// Earlier channels of a socket, by which the hub recognizes a client that joins again.
 struct SocketPast {
-    /// Topics joined on this socket by a client that was connected before.
+    /// Topics that a client joined on this socket although it was connected before.
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
-    /// Channels that ended on this socket without a leave from the client. Clients usually join such a channel again.
+    /// Channels that ended on this socket without a leave from the client, which usually joins them again.
     var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
-    /// Reason why the socket has ended, or is about to, as people read it; nil while it is open.
+    /// Reason why the socket has ended or is ending, as a text for people; nil while it is open.
     var end: String?
+    /// True if the socket has ended or is ending.
     var hasGone: Bool { end != nil }
 }

@@ -1,35 +1,36 @@
 import Net
 
-/// Purpose of a timer in 64 bits: its kind, the number of the channel, project or connection, and that one's generation.
+/// Purpose of a timer in 64 bits: its kind, the number of a channel, project or connection, and the generation of that
+/// number.
 enum TimerToken: Equatable {
     case request(ConnectionID)
     case expiry(channel: ChannelPlace, generation: UInt32)
-    /// Tells a refusal that waited.
+    /// Sends a refusal after its pause.
     case refusal(UInt32)
     case join(channel: ChannelPlace, generation: UInt32)
-    /// Asks again for a channel's bindings.
+    /// Asks the catalog again about a channel's bindings.
     case bind(channel: ChannelPlace, generation: UInt32)
-    /// Gives a project's followers of the log another turn.
+    /// Runs another turn of a project's followers.
     case reread(ChannelPlace)
-    /// Allows a channel to be told again that changes are missing.
+    /// Ends a channel's pause between loss reports.
     case loss(channel: ChannelPlace, generation: UInt32)
-    /// Allows a channel to be told again that records lack values.
+    /// Ends a channel's pause between reports that records lack values.
     case lack(channel: ChannelPlace, generation: UInt32)
-    /// Checks for space in the queues of clients.
+    /// Checks if fewer changes wait for PostgreSQL's answers.
     case space(ChannelPlace)
-    /// Checks whether the log has everything that memberships were filled with.
+    /// Checks if the log has everything that membership sets were filled with.
     case unwind(ChannelPlace)
-    /// Checks again whether the database's messages arrive.
+    /// Checks again if database messages arrive for a channel.
     case ready(channel: ChannelPlace, generation: UInt32)
-    /// Ends the pause in which no large messages are read.
+    /// Ends the pause in which the loop reads no large messages.
     case largeInput
-    /// Asks clients what they have received.
+    /// Pings clients, to learn what they have received.
     case receipts
-    /// Sends more clients away while the hub drains.
+    /// Disconnects the next clients before the hub stops.
     case farewells
-    /// Notes where a project's channels stand.
+    /// Runs the next step of the sweep over a project's channels.
     case standings(ChannelPlace)
-    /// Writes the record of a project's deliveries into the log.
+    /// Passes the record of a project's deliveries to the log.
     case sentRecord(ChannelPlace)
 
     private enum Kind: UInt64, CaseIterable {
@@ -43,7 +44,7 @@ enum TimerToken: Equatable {
     private static let generationMask: UInt64 = (1 << generationBits) - 1
     private static let kindBits = 64 - numberBits - generationBits
 
-    /// Generation as a token holds it: its lower bits.
+    /// Returns the bits of a generation that a timer token has room for.
     static func cut(_ generation: UInt32) -> UInt32 { generation & UInt32(generationMask) }
 
     var rawValue: UInt64 {
