@@ -13,23 +13,24 @@ import Settings
 import System
 import WebSocket
 
-/// Complete hub: starts the service from a configuration, runs it, and ends it in order.
+/// Hub as a whole: starts everything from a configuration, runs it, and ends it in order.
 public final class Hub: Sendable {
     public static let endingSignals: [Int32] = [SIGINT, SIGTERM]
-    /// Signal on which the hub reads certificates and key sets again.
+    /// Signal that makes the hub read certificates and key sets again.
     public static let reloadSignal = SIGHUP
 
     let gateway: Gateway
     let director: ProjectDirector
     private let configuration: Configuration
 
-    /// Checks the limits, opens the log, begins to follow the database and listens for clients. Signals must be blocked
-    /// before (see `Hub.blockSignals`), so that the threads started here inherit that.
+    /// Checks the limits, opens the logs, begins to follow the databases and listens for clients. The caller must have
+    /// blocked signals before (`Hub.blockSignals`), so that all threads started here block them too.
     ///
     /// - Parameters:
-    ///   - echoes: true to serve `/echo`, for conformance runs.
-    ///   - inProcessClients: plays clients inside the hub, for benchmarks; requires one loop.
-    ///   - preparation: makes what a new project's database lacks, and the settings' own if the settings ask for it.
+    ///   - echoes: true to serve `/echo`, for conformance tests.
+    ///   - inProcessClients: clients simulated inside the hub, for benchmarks; they require one loop.
+    ///   - preparation: creates what the database of a new project lacks, and that of the settings' project if a
+    ///     setting says so.
     public init(
         _ configuration: Configuration, echoes: Bool = false, inProcessClients: InProcessClients? = nil,
         preparation: DatabasePreparing? = nil
@@ -72,12 +73,12 @@ public final class Hub: Sendable {
         sockets.ownDescriptorTables = true
         sockets.maximumConnections = max(1, configuration.maximumConnections / sockets.loopCount)
         sockets.idleLimit = configuration.idleTimeout
-        // A client to which the largest message is echoed is not slow; it gets little more directly after that.
+        // A client that receives the largest message as an echo is not slow, although more bytes wait than usual.
         sockets.outboxBytes =
             echoes ? max(2 * Limits.maximumEchoBytes, configuration.outboxBytes) : configuration.outboxBytes
         sockets.outboxAge = configuration.outboxAge
         let largest = echoes ? max(Limits.maximumEchoBytes, configuration.frameBytes) : configuration.frameBytes
-        // A whole message may have to wait, with the bytes that were read after it.
+        // The buffer has room for a whole message and the bytes read after it.
         sockets.receiveBytes = largest + Limits.socketReadBytes + Limits.inputGrowthBytes
         var settings = GatewaySettings(sockets: sockets)
         settings.echoes = echoes
@@ -111,30 +112,30 @@ public final class Hub: Sendable {
             [.hint("set jwt_secret (TIDEWIRE_JWT_SECRET, or JWT_SECRET), jwks or api_keys")])
     }
 
-    /// State of replication: whether changes arrive right now, and if not, why.
+    /// State of replication: if changes arrive now, and why not.
     public var status: ReplicationStatus { director.main?.ingest.status ?? ReplicationStatus() }
 
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
-    /// True if the hub follows a table for the sake of memberships.
+    /// True if the hub follows the table, so that it can use memberships in it.
     func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
-    /// True if policies could not be read for the moment; rows of their tables wait.
+    /// True if some policies could not be read for now. Rows of their tables wait.
     var hasUnsettledPolicies: Bool { director.main?.hasUnsettledPolicies ?? false }
 
-    /// True if no login is fit to run the functions that policies and generated columns call.
+    /// True if the hub has no login that may run the functions in policies and generated columns.
     var policyLoginIsRefused: Bool { director.main.map { !$0.project.mayCompute } ?? false }
 
-    /// True if, as far as is known, a login is fit to run the functions that policies call.
+    /// True if the hub knows that it has a login that may run the functions in policies.
     var policyLoginIsFit: Bool { director.main?.policyLoginIsFit ?? false }
 
-    /// True if the hub decides a table's policies itself, with nothing left to find out. `members` is the table of the
-    /// memberships that the policies need.
+    /// True if the hub evaluates all policies of a table without PostgreSQL. `members` is the table with memberships
+    /// that the policies read; nil if there is none.
     public func decides(_ table: String, with members: String?) -> Bool {
         let classes = policyClasses(of: table)
         return !hasUnsettledPolicies && !classes.isEmpty && classes.keys.allSatisfy { $0 != .fallback }
             && members.map(follows) ?? true
     }
 
-    /// Returns the number of a table's policies for each way in which policies are decided.
+    /// Returns the number of the table's policies, by the way in which each is decided.
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]
     }
@@ -142,12 +143,12 @@ public final class Hub: Sendable {
     /// Port to which clients connect.
     public var port: UInt16 { gateway.port }
 
-    /// Reads the files of keys and certificates again. If one cannot be used, the hub logs this and keeps the old ones.
+    /// Reads the files of keys and certificates again. If one cannot be used, logs the reason and keeps the old ones.
     public func reload() {
         do {
             let keys = try configuration.tokenKeys()
             Hub.report(keys)
-            // The step that can fail comes first, so that a failure changes nothing.
+            // The step that can fail is first, so that a failure changes nothing.
             try gateway.reloadTLS()
             director.replace(keys)
             Log.shared.info("read the keys and certificates again")
@@ -165,8 +166,8 @@ public final class Hub: Sendable {
 
     public static func blockSignals() { Signals.block(endingSignals + [reloadSignal]) }
 
-    /// Sleeps until a signal says to end, and returns the signal. Returns nil if the time is up, or after the reload
-    /// signal, on which `hub` reads its keys again.
+    /// Waits for a signal. Returns a signal that ends the hub. Returns nil when the time is up, and also after the
+    /// reload signal, on which `hub` reads its keys again.
     public static func waitForSignal(reloading hub: Hub? = nil, milliseconds: Int = 86_400_000) -> Int32? {
         guard let signal = Signals.wait(for: endingSignals + [reloadSignal], milliseconds: milliseconds) else {
             return nil
@@ -176,8 +177,8 @@ public final class Hub: Sendable {
         return nil
     }
 
-    /// Ends the hub in order. If another ending signal comes meanwhile, clients are sent away at once; all else is
-    /// still done, so that nothing is lost.
+    /// Ends the hub in order. At a second ending signal, the hub disconnects all clients immediately. It still does
+    /// everything else, so that nothing is lost.
     public func stop() {
         director.close()
         gateway.drain(unless: Hub.isToldToHurry)
