@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Replication
 
-/// Body of a backfill request: rows of a table that an operator read from the database, with a login that may.
+/// Body of a backfill request: rows of a table that an operator read from the database with a login of its own.
 ///
 ///     {"system": "7312345678901234567", "database": 16384, "reading": "9f86d081884c7d65",
 ///      "lsn": "0/1B2C3D4", "part": 0, "last": true,
@@ -10,12 +10,12 @@ import Replication
 ///                "columns": [{"name": "id", "type": "int8", "type_oid": 20, "type_modifier": -1, "key": true}]},
 ///      "rows": [["1", null, {}]]}
 ///
-/// A value is PostgreSQL's text for it, null, or `{}` if the value is not told.
+/// A value is PostgreSQL's text for it, null, or `{}` if the operator leaves the value out.
 enum BackfillBody {
     static let names = ["system", "database", "reading", "lsn", "part", "last", "table", "rows"]
     static let depth = 4
 
-    /// Returns the database that the rows are from.
+    /// Returns the database from which the rows are.
     static func database(_ members: JSONObject) throws(OperatorSignal.Refusal) -> FollowedDatabase {
         guard let system = members["system"]?.string.flatMap({ UInt64($0) }),
             let number = members["database"]?.integer.flatMap({ UInt32(exactly: $0) })
@@ -27,6 +27,7 @@ enum BackfillBody {
         return FollowedDatabase(system: system, number: number)
     }
 
+    /// Returns the rows, after checks of all members.
     static func rows(_ members: JSONObject) throws(OperatorSignal.Refusal) -> KeptRows {
         guard let reading = members["reading"]?.string, reading.utf8.count == 16,
             reading.allSatisfy(\.isHexDigit), let reading = UInt64(reading, radix: 16)
@@ -50,7 +51,7 @@ enum BackfillBody {
             reading: reading, lsn: lsn, time: 0, part: part, isLast: isLast, schema: schema.copied(), rows: kept)
     }
 
-    /// Returns the name of the rows' table.
+    /// Returns the qualified name of the rows' table; empty if the schema cannot be decoded.
     static func table(of rows: KeptRows) -> String {
         (try? RelationCodec.decode(rows.schema.rawBytes))?.description ?? ""
     }

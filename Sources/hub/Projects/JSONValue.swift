@@ -1,11 +1,11 @@
 import Bytes
 import Diagnostics
 
-/// JSON value as a tree, for data that is small, rare, and partly kept without being understood.
+/// JSON value as a tree. For small and rare data, of which the hub keeps parts that it does not understand.
 indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
-    /// A number as it was written, so that no digit is lost.
+    /// Number as written, so that no digit is lost.
     case number(String)
     case string(String)
     case array([JSONValue])
@@ -22,7 +22,7 @@ indirect enum JSONValue: Sendable, Equatable {
     var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
 }
 
-/// Members of a JSON object, in their order. If a name comes twice, its last value counts.
+/// Members of a JSON object, in order. If a name occurs twice, the last value counts.
 struct JSONObject: Sendable, Equatable {
     private(set) var members: [(name: String, value: JSONValue)] = []
 
@@ -31,7 +31,7 @@ struct JSONObject: Sendable, Equatable {
         assert(self.members.count <= members.count, "a member that comes twice is kept once")
     }
 
-    /// Value of a member; setting nil removes the member.
+    /// Value of a member; nil if there is none. Setting nil removes the member.
     subscript(name: String) -> JSONValue? {
         get { index(of: name).map { members[$0].value } }
         set {
@@ -44,7 +44,7 @@ struct JSONObject: Sendable, Equatable {
         }
     }
 
-    /// Returns the index of a member. Names are compared by bytes: a text that only looks equal is another name.
+    /// Returns the index of a member. Names are compared byte by byte, so that names which only look equal differ.
     private func index(of name: String) -> Int? {
         members.firstIndex { $0.name.utf8.elementsEqual(name.utf8) }
     }
@@ -60,7 +60,7 @@ struct JSONObject: Sendable, Equatable {
 // MARK: Reading
 
 extension JSONValue {
-    /// Returns the single value that the bytes contain.
+    /// Parses bytes that contain exactly one value.
     static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
         let value = try JSONValue(try scanner.next(), of: &scanner)

@@ -10,15 +10,15 @@ import WebSocket
 /// Request of an operator to a running project.
 public struct OperatorSignal: Sendable, Equatable {
     enum Kind: String, CaseIterable {
-        /// Puts a text at the present place in the log.
+        /// Writes a text at the present end of the log.
         case mark
-        /// Ends the present segment, so that a backup or an erasure has everything that is there now.
+        /// Ends the log's current segment, so that a backup or an erasure finds everything in sealed segments.
         case rotate
-        /// Stops reading from the database for a while.
+        /// Pauses reading from the database.
         case pause
         /// Ends a pause.
         case resume
-        /// Puts rows of a table into the log, for rows of which the log has no change.
+        /// Writes rows of a table into the log, for rows of which the log has no change.
         case backfill
     }
 
@@ -27,16 +27,19 @@ public struct OperatorSignal: Sendable, Equatable {
     }
 
     let kind: Kind
-    /// Text in the operator's own words.
+    /// Free text from the operator.
     let text: String
-    /// Length of a pause.
+    /// Duration of a pause.
     let duration: Duration
-    /// Rows of a backfill; `database` is the database that they are from.
+    /// Rows of a backfill; nil for other signals.
     let rows: KeptRows?
+    /// Database from which the rows of a backfill are; nil for other signals.
     let database: FollowedDatabase?
 
-    /// - Parameter body: a JSON object with `text`, for a pause with `seconds`, and for a backfill with rows
-    ///   (`BackfillBody`); or nothing.
+    /// Parses a signal.
+    ///
+    /// - Parameter body: JSON object with `text`, for a pause also `seconds`, and for a backfill also the rows
+    ///   (`BackfillBody`); or no bytes.
     init(_ name: String, _ body: [UInt8]) throws(Refusal) {
         guard let kind = Kind(rawValue: name) else {
             throw Refusal(reason: "a signal is one of \(Kind.allCases.map(\.rawValue).joined(separator: ", "))")
@@ -72,7 +75,7 @@ public struct OperatorSignal: Sendable, Equatable {
 }
 
 extension RunningProject {
-    /// Carries out the signal. Answers when the log has it on the disk, or that this is not so yet.
+    /// Carries out the signal. The answer says if the log already has it on the disk.
     func carryOut(_ signal: OperatorSignal) -> HTTPResponse {
         let (now, wall) = (Clock.monotonicNanoseconds(), Clock.unixMicroseconds())
         var text = signal.text
@@ -115,13 +118,14 @@ extension RunningProject {
         assert(isMarked || signal.kind == .backfill, "only a part of a backfill goes without a mark")
         let isTaken =
             !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
-        // The pause begins after its mark in the log.
+        // The pause begins after the log has its mark.
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
         let isWritten =
             switch signal.kind {
             case .rotate: ingest.seal(within: Limits.markPatience)
-            // The next part comes as soon as this one is taken; with the last part, the hub waits for all of them.
+            // The operator sends the next part when this one is accepted. For the last part, the hub waits until all
+            // are written.
             case .backfill where !isMarked: false
             default: isWritten(until: now + Limits.markPatience.wholeNanoseconds)
             }
@@ -130,6 +134,8 @@ extension RunningProject {
         return .json(.ok, JSONValue.object(JSONObject([("data", .object(answer))])).bytes)
     }
 
+    /// Waits until the log has everything before the WAL position. Returns false at the deadline, in monotonic
+    /// nanoseconds.
     private func hasCome(to lsn: LSN, until deadline: UInt64) -> Bool {
         while ingest.status.covered < lsn {
             guard Clock.monotonicNanoseconds() < deadline else { return false }

@@ -1,9 +1,9 @@
 import Settings
 
-/// Values for a project whose description leaves them out: the numbers of the settings, in the units of the API.
+/// Values for members that a project's description leaves out: those of the settings, in the API's units.
 public struct ProjectDefaults: Sendable {
     public let limits: ProjectLimits
-    /// Limit that is stored and reported without effect, as in the reference server.
+    /// Limit that is stored and reported but has no effect, as in the reference server.
     public let maximumBytesPerSecond = 100_000
 
     public init(_ limits: ProjectLimits) {

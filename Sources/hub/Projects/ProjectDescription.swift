@@ -2,22 +2,24 @@ import Bytes
 import Diagnostics
 import Settings
 
-/// Description of a project in a request: the members of `tenant`. A description makes a new record, or changes those
-/// members of an existing record that it names.
+/// Description of a project in a request: the members of `tenant`. It makes a new record, or changes the named members
+/// of an existing record.
 public struct ProjectDescription: Sendable, Equatable {
     private let members: JSONObject
     private let pathName: String?
-    /// Name of the project; nil if the description names none.
+    /// Name of the project; nil if the description has none.
     public let externalID: String?
 
-    /// - Parameter pathName: name of the project in the request's path, which overrides the body.
+    /// Creates a description.
+    ///
+    /// - Parameter pathName: name of the project in the request's path, which replaces the one in the body.
     init(_ members: JSONObject, named pathName: String? = nil) {
         self.members = members
         self.pathName = pathName
         externalID = pathName ?? members["external_id"].flatMap(Self.name)
     }
 
-    /// Reads the members of `tenant` in a body.
+    /// Parses a body and returns the members of `tenant`.
     static func read(_ body: [UInt8], named pathName: String? = nil) throws(ProjectBodyError) -> ProjectDescription {
         let value: JSONValue
         do throws(ByteError) {
@@ -34,7 +36,7 @@ public struct ProjectDescription: Sendable, Equatable {
         return text
     }
 
-    /// Returns the record that results, in place of `old` if there was one.
+    /// Returns the record that results from the description. `old` is the existing record; nil if there is none.
     func record(
         replacing old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) -> ProjectRecord {
@@ -54,7 +56,8 @@ public struct ProjectDescription: Sendable, Equatable {
             updatedAt: now, fields: fields, extensions: extensions, unknown: old?.unknown ?? JSONObject())
     }
 
-    /// Returns the project's name after checks. A stored project keeps its name, even if new ones may not have it.
+    /// Returns the project's name after checks. An existing project keeps its name, even if a new one could not have
+    /// it.
     private func checkedName(isNew: Bool, _ mistakes: inout ProjectMistakes) -> String {
         guard let externalID else {
             let isBlank = [nil, .null, .string("")].contains(members["external_id"])
@@ -73,8 +76,8 @@ public struct ProjectDescription: Sendable, Equatable {
         return externalID
     }
 
-    /// True if a host name can begin with the text (RFC 1123 §2.1; `_` is allowed, since resolvers take it). Digits
-    /// alone are not allowed: they would be part of an address.
+    /// True if a host name can begin with the text (RFC 1123 §2.1, and also `_`, because resolvers accept it). Digits
+    /// alone are refused, because they could be part of an IP address.
     static func isHostLabel(_ name: String) -> Bool {
         let bytes = Array(name.utf8)
         func isPlain(_ byte: UInt8) -> Bool { (97...122).contains(byte) || (48...57).contains(byte) }
@@ -84,8 +87,7 @@ public struct ProjectDescription: Sendable, Equatable {
             && !bytes.allSatisfy { (48...57).contains($0) }
     }
 
-    /// Returns the fields after the change. A field that is not given stays. Null and an empty text remove a value, so
-    /// that its default applies again.
+    /// Returns the fields after the change. Fields that are not given stay. Null and an empty text restore the default.
     private func changedFields(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, _ mistakes: inout ProjectMistakes
     ) -> JSONObject {
@@ -94,7 +96,7 @@ public struct ProjectDescription: Sendable, Equatable {
             switch members[field.name] {
             case nil: fields[field.name] = old?.fields[field.name] ?? field.initial(defaults)
             case .null, .string(""): fields[field.name] = field.initial(defaults)
-            // A stored value may be sent again unchanged.
+            // A client may send a stored value again without a change.
             case let given? where given == old?.fields[field.name]: fields[field.name] = given
             case let given?:
                 fields[field.name] = field.cast(given)
@@ -104,7 +106,7 @@ public struct ProjectDescription: Sendable, Equatable {
         return fields
     }
 
-    /// Returns the extensions after the change. Given extensions replace the earlier ones.
+    /// Returns the extensions after the change. If extensions are given, they replace all earlier ones.
     private func changedExtensions(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64, _ mistakes: inout ProjectMistakes
     ) -> [ProjectExtension] {
@@ -132,11 +134,11 @@ public struct ProjectDescription: Sendable, Equatable {
 extension ProjectDescription: CustomStringConvertible, CustomReflectable {
     public var description: String { "what project \(externalID ?? "without a name") shall be" }
 
-    /// Empty mirror: a description holds secrets, so nothing of it is shown.
+    /// Empty mirror, because a description contains secrets.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Reason why a body describes no project.
+/// Reason why a request's body is no description of a project.
 enum ProjectBodyError: Error {
     case mistakes(ProjectMistakes)
     case notJSON

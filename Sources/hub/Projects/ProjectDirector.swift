@@ -8,7 +8,7 @@ import Synchronization
 import System
 import WebSocket
 
-/// Error because there is no project, and no operator who could make one.
+/// Error if there is no project, and no operator who could create one.
 public struct NoDatabase: Error, CustomStringConvertible {
     public var description: String {
         "no database is configured: set TIDEWIRE_DATABASE_URL (or --database-url, or DB_HOST, DB_USER, DB_PASSWORD, "
@@ -16,21 +16,22 @@ public struct NoDatabase: Error, CustomStringConvertible {
     }
 }
 
-/// Director that starts and ends projects, as the settings, the store and operators want.
+/// Director of all projects: starts and stops them, by the settings, the store and operators' requests.
 ///
-/// Any thread may send operations. A thread of the project concerned answers, because ending a project waits for its
-/// threads and its clients.
+/// Any thread may send operations. Each project has a thread that carries them out, because stopping a project waits
+/// for its threads and clients.
 public final class ProjectDirector: Operators {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
     private struct Running {
         var byName: [String: RunningProject] = [:]
-        /// Projects that could not be started, with the number of failures in a row.
+        /// Number of failures in a row, by project that could not be started.
         var failures: [String: Int] = [:]
+        /// Numbers of stopped projects, which the next ones get.
         var free: [UInt32] = []
         var next: UInt32 = 0
 
-        /// Frees the number of a project that does not run any more.
+        /// Frees the number of a stopped project.
         mutating func release(_ number: UInt32) {
             assert(number < next && !free.contains(number), "a number that was taken is freed once")
             free.append(number)
@@ -38,17 +39,17 @@ public final class ProjectDirector: Operators {
     }
 
     let api: TenantsAPI
-    /// Planner with the keys as they were last read.
+    /// Planner, with the keys as last read.
     private let planning: Mutex<ProjectPlanner>
     private let store: ProjectStore
     private let configured: ProjectRecord?
     private let gateway: Gateway
     private let running = Mutex(Running())
     private let lanes: ProjectLanes
-    /// Desk for questions to logs; nil until everything else has been started.
+    /// Desk for questions to logs; nil until everything else has started.
     private let questions = Mutex<QuestionDesk?>(nil)
 
-    /// Starts every project, side by side. A project that cannot be started is logged and tried again; the others run.
+    /// Starts all projects in parallel. If a project cannot be started, the hub logs this and tries again later.
     public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
         planning = Mutex(planner)
@@ -78,15 +79,15 @@ public final class ProjectDirector: Operators {
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
 
-    /// Running project with the name from the settings; nil if it does not run.
+    /// Project that the settings describe; nil if it does not run.
     public var main: RunningProject? { project(planner.configuration.projectName) }
 
     func project(_ name: String) -> RunningProject? { running.withLock { $0.byName[name] } }
 
     // MARK: Starting
 
-    /// Starts all projects and returns after each has been tried once. Throws if only the settings' own project could
-    /// run and it failed: the error is then the program's reason.
+    /// Starts all projects, and returns after each has been tried once. If the only project is that of the settings and
+    /// it cannot be started, throws its error.
     private func startAll() throws {
         let own = planner.configuration.projectName
         var names = store.all.map(\.externalID)
@@ -114,8 +115,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Starts the project as it is described now. If that fails, tries again later until it runs or its description
-    /// changes.
+    /// Starts the project by its current description. If that fails, tries again later, until it runs or its
+    /// description changes. Returns the error; nil if there is none.
     private func attempt(_ name: String) -> (any Error)? {
         do {
             guard let plan = plan(name) else {
@@ -157,15 +158,15 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Returns the delay, which doubles from the shortest to the longest, with a small random part.
+    /// Returns the delay before the next attempt. It doubles up to a maximum, with a small random part.
     static func delay(afterFailures count: Int) -> Duration {
         let doubled = Limits.shortestProjectRetry * (1 << min(max(0, count - 1), 16))
         assert(doubled >= Limits.shortestProjectRetry, "a delay grows from the shortest")
         return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
     }
 
-    /// Plan of the project, from the store or else from the settings; nil if the project does not exist or has no
-    /// database.
+    /// Returns the plan of the project, from the store or else from the settings; nil if the project does not exist or
+    /// has no database.
     private func plan(_ name: String) -> ProjectPlan? {
         if let record = store.record(named: name) { return planner.stored(record) }
         return isConfigured(name) ? planner.configured : nil
@@ -188,7 +189,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Stops a project. The hub sends its clients away, and they come back by themselves.
+    /// Stops a project and disconnects its clients, which reconnect by themselves.
     private func stop(_ name: String) {
         guard let project = running.withLock({ $0.byName.removeValue(forKey: name) }) else { return }
         LogScope.of(name) { project.stop() }
@@ -212,7 +213,7 @@ public final class ProjectDirector: Operators {
             return ask(.question(question), of: record, for: client, then: later) { run in { run.answer() } }
         case .erasure(let question, let record):
             let ingest = project(record.externalID)?.ingest
-            // The erasure goes on even if its client leaves.
+            // The erasure continues even if its client disconnects.
             return ask(.question(question), of: record, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
@@ -228,7 +229,7 @@ public final class ProjectDirector: Operators {
         guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
             return TenantsAPI.failed("the hub is starting")
         }
-        // A project that is not stored is the one of the settings.
+        // A project without a stored record is that of the settings.
         let stored = store.record(named: record.externalID)
         let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program, client: client)
         desk.ask(beside: run.place.log, work(run), then: later)
@@ -236,7 +237,7 @@ public final class ProjectDirector: Operators {
     }
 
     private func perform(_ operation: TenantsOperation, then answer: @escaping Answer) {
-        // Health is answered at once, without waiting for other operations.
+        // Health is answered immediately, without waiting for other operations.
         if case .health(let name) = operation { return answer(health(name)) }
         lanes.add(operation.project) { [self] isGivenUp in
             answer(isGivenUp ? TenantsAPI.failed("the hub is busy or ending") : carryOut(operation))
@@ -275,7 +276,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Puts a stored record into effect; returns words for a failure, or nil.
+    /// Applies a stored record to the running project. Returns a text about a failure; nil if there is none.
     private func take(_ record: ProjectRecord, _ old: ProjectRecord?) -> String? {
         let name = record.externalID
         let effects = old.map { record.effects(replacing: $0, planner.configuration.projectDefaults) }
@@ -301,20 +302,20 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Restarts the project; returns words for a failure, or nil.
+    /// Restarts the project. Returns a text about a failure; nil if there is none.
     private func restarted(_ name: String) -> String? {
         stop(name)
         running.withLock { _ = $0.failures.removeValue(forKey: name) }
         return attempt(name) == nil ? nil : "the project is stored, and cannot be started; the hub tries again"
     }
 
-    /// Deletes a project. A project that does not exist counts as deleted. Its log stays on the disk unless the request
-    /// says otherwise, for anyone who asks later what happened.
+    /// Deletes a project. Succeeds if it does not exist. The log stays on the disk unless the request says otherwise,
+    /// so that operators can still ask what happened.
     private func delete(_ name: String, log fate: LogFate) -> HTTPResponse {
         let staysConfigured = isConfigured(name) && planner.configured != nil
         do throws(ProjectStoreError) {
             guard let record = try store.remove(name, remembering: !staysConfigured) else { return TenantsAPI.done }
-            // Only a stored description was removed; the settings' own project restarts.
+            // Only the stored description was removed. The project continues as the settings describe it.
             if staysConfigured {
                 return restarted(name).map(TenantsAPI.failed) ?? TenantsAPI.done
             }
@@ -363,8 +364,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Drops the slot of a deleted project, because a slot without a reader makes the server keep WAL for ever. The
-    /// slot stays if another project may read it.
+    /// Drops the replication slot of a deleted project, because PostgreSQL keeps WAL without end for a slot that
+    /// nothing reads. The slot stays if another project may use it.
     private func dropSlot(of record: ProjectRecord) {
         guard let place = planner.place(of: record) else { return }
         let others = store.all.compactMap(planner.place) + [planner.configuredPlace].compactMap(\.self)
@@ -413,13 +414,13 @@ public final class ProjectDirector: Operators {
 
     // MARK: Ending
 
-    /// Begins no more work. The caller calls this before the loops end.
+    /// Refuses new work and ends all waiting work. The caller calls this before it stops the loops.
     public func close() {
         questions.withLock { $0 }?.close()
         lanes.close()
     }
 
-    /// Ends all projects side by side, once clients and loops are gone.
+    /// Ends all projects in parallel. The caller calls this after clients and loops have ended.
     public func endAll() {
         var threads: [BackgroundThread] = []
         for project in running.withLock({ Array($0.byName.values) }) {
@@ -432,7 +433,7 @@ public final class ProjectDirector: Operators {
         for thread in threads { thread.join() }
     }
 
-    /// Replaces the keys that the settings name, after they were read again.
+    /// Replaces the keys that the settings name, after the files were read again.
     public func replace(_ keys: TokenKeys) {
         planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName
@@ -441,7 +442,7 @@ public final class ProjectDirector: Operators {
     }
 }
 
-/// Error for a project's work that was given up before it began.
+/// Error for work on a project that was given up before it began.
 private struct HubIsBusy: Error, CustomStringConvertible {
     var description: String { "the hub has no thread for it" }
 }

@@ -1,22 +1,23 @@
-/// One extension of a project: its type, and the settings by which its database is found.
+/// Extension of a project: its type, and the settings that locate its database.
 struct ProjectExtension: Sendable, Equatable {
     static let rowLevelSecurity = "postgres_cdc_rls"
-    /// Name of the reference server's slot, which lives as long as its connection. If a description gives only this
-    /// name, the hub names its own slot by its settings.
+    /// Name of the reference server's slot, which exists only while its connection does. If a description has only this
+    /// name, the hub derives its own slot's name from its settings.
     static let referenceSlot = "supabase_realtime_replication_slot"
 
     let type: String
-    /// Settings of the extension, with secrets in plain text.
+    /// Settings of the extension; secrets are in plain text.
     let settings: JSONObject
-    /// Time of creation, in Unix seconds.
+    /// Unix time in seconds at which the extension was created.
     let insertedAt: Int64
+    /// Unix time in seconds at which the extension was last changed.
     let updatedAt: Int64
-    /// Other members in the file, which are written again.
+    /// Members in the file that this program does not know. They are kept when the file is written.
     var unknown = JSONObject()
 }
 
 extension ProjectExtension {
-    /// Creates an extension from its description, with defaults for members that are not given.
+    /// Creates an extension from its description, with defaults for members that are left out.
     init(
         described: JSONValue, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) {
@@ -35,7 +36,7 @@ extension ProjectExtension {
         }
     }
 
-    /// Returns the checked settings. Settings that are not known stay as they are.
+    /// Returns the checked settings. Unknown settings are kept unchanged.
     private static func settings(_ value: JSONValue?, _ defaults: ProjectDefaults) throws(ProjectMistakes) -> JSONObject
     {
         guard let value, value != .null else { throw ProjectMistakes([("settings", "can't be blank")]) }

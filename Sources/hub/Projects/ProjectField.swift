@@ -4,17 +4,18 @@ import Diagnostics
 import Postgres
 import Settings
 
-/// Field of a project, or setting of its extension, as the API names and checks it.
+/// Field of a project, or setting of its extension, with its name in the API and its checks.
 struct ProjectField {
     enum Kind {
         case text
         case flag
         case number
         case object
-        /// A JSON Web Key Set.
+        /// JSON Web Key Set.
         case keySet
+        /// One of the given words.
         case word([String])
-        /// A text that must pass the given check.
+        /// Text that passes the given check.
         case checked(@Sendable (String) -> Bool)
     }
 
@@ -22,11 +23,11 @@ struct ProjectField {
     let kind: Kind
     /// True if the value is encrypted in the file and in answers.
     let isSecret: Bool
-    /// Message about a value that is invalid for this field.
+    /// Error text for an invalid value.
     let mistake: String
-    /// Returns the value of the field if none was given; nil for a field that may be missing.
+    /// Returns the default value; nil for a field that may be absent.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
-    /// Writes the given value, or its absence, into the limits of a project.
+    /// Applies the value, or nil if it is absent, to the limits of a project.
     let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
 
     init(
@@ -42,7 +43,7 @@ struct ProjectField {
         self.limit = limit
     }
 
-    /// Creates a field for a number, where zero or no number means "without limit".
+    /// Creates a field for a number; zero or absence means no limit.
     private init(_ name: String, limiting limit: any WritableKeyPath<ProjectLimits, Int?> & Sendable) {
         self.init(
             name, .number, initial: { .number($0.limits[keyPath: limit] ?? 0) },
@@ -55,8 +56,8 @@ struct ProjectField {
             limit: { $1[keyPath: flag] = $0?.bool ?? false })
     }
 
-    /// Returns the value as it is kept; nil for a value that is invalid for the field. Numbers and flags may be texts,
-    /// as in the forms of the reference server.
+    /// Returns the value in its stored form; nil if it is invalid. Numbers and flags may be given as texts, as in the
+    /// reference server's forms.
     func cast(_ value: JSONValue) -> JSONValue? {
         switch kind {
         case .text: isText(value) ? value : nil
@@ -73,7 +74,7 @@ struct ProjectField {
         (try? JWKSet.parse(limited: value.bytes)) != nil
     }
 
-    /// True for a text without a zero byte, at which C would end the text.
+    /// True for a text without a zero byte, where C would end the text.
     private func isText(_ value: JSONValue) -> Bool {
         value.string.map { !$0.utf8.contains(0) } ?? false
     }
@@ -87,8 +88,8 @@ struct ProjectField {
         }
     }
 
-    /// Returns a number from 0 to the maximum of 32 bits: the reference's columns have 32 bits, and no limit is
-    /// negative.
+    /// Returns the number if it is from 0 to the maximum of 32 bits; nil otherwise. The reference server stores 32
+    /// bits.
     private static func number(_ value: JSONValue) -> Int? {
         let number = value.integer ?? value.string.flatMap { Int($0) }
         return number.flatMap { (0...Int(Int32.max)).contains($0) ? $0 : nil }
@@ -96,7 +97,7 @@ struct ProjectField {
 }
 
 extension JWKSet {
-    /// Parses a key set within the hub's limits.
+    /// Parses a key set within the hub's limits on size and number of keys.
     static func parse(limited bytes: [UInt8]) throws(JWKSetError) -> JWKSet {
         try parse(
             bytes.rawBytes, maximumBytes: Limits.maximumKeySetBytes, maximumKeys: Limits.maximumKeysInSet)
@@ -152,7 +153,7 @@ extension ProjectField {
         ProjectField("feature_flags", .object) { _ in .object(JSONObject()) },
     ]
 
-    /// Settings without which a database cannot be reached, in the order in which the reference server complains.
+    /// Settings needed to reach a database, in the order in which the reference server reports missing ones.
     static let requiredSettings: [ProjectField] = [
         ProjectField("db_password", .text, isSecret: true),
         ProjectField("db_port", .checked(isPort), isSecret: true),
@@ -162,14 +163,15 @@ extension ProjectField {
         ProjectField("region", .text),
     ]
 
-    /// Setting that contains all required ones at once, as libpq reads it; the reference server has nothing like it.
+    /// Setting that replaces all required ones: an address in libpq's form. The reference server has no such setting.
     static let databaseURL = ProjectField(
         "database_url", .checked(isAddress), isSecret: true,
         mistake:
             "is invalid, or has a parameter that reads files or settings of the hub's machine, or that is not known")
 
-    /// Parameters of libpq that say where a database is, who connects and how that is secured. None of them makes the
-    /// hub send data that its machine keeps for others (`passfile`, `service`), or changes the question (`options`).
+    /// Parameters of libpq that are allowed in an address: where the database is, who connects, and how this is
+    /// secured. None of them makes the hub send secrets that its machine keeps for others (`passfile`, `service`) or
+    /// changes the session (`options`).
     private static let addressParameters: Set<String> = [
         "host", "hostaddr", "port", "dbname", "user", "password", "sslmode", "sslnegotiation", "sslrootcert", "sslcert",
         "sslkey", "sslcrl", "sslsni", "ssl_min_protocol_version", "ssl_max_protocol_version", "channel_binding",
@@ -199,7 +201,7 @@ extension ProjectField {
         !text.isEmpty && !text.utf8.contains(0)
     }
 
-    /// True if the secret that signs HS256 tokens is at least as long as the hash (RFC 7518 §3.2), and has no zero
+    /// True if the secret is long enough to sign HS256 tokens (RFC 7518 §3.2: as long as the hash), and has no zero
     /// byte.
     @Sendable
     private static func isSoundSecret(_ text: String) -> Bool {

@@ -1,12 +1,12 @@
 import WebSocket
 
-/// Health of a project, in the form of the reference server.
+/// Health of a project, in the reference server's form.
 public struct ProjectHealth: Sendable, Equatable {
     /// True if the database answers.
     public var isDatabaseConnected: Bool
-    /// True if changes stream.
+    /// True if changes arrive from the database.
     public var isReplicating: Bool
-    /// Number of the project's sockets.
+    /// Number of the project's clients that have joined a channel or are joining one.
     public var clients: Int
     public var region: String
     /// Name of this hub.
@@ -22,11 +22,11 @@ public struct ProjectHealth: Sendable, Equatable {
         self.node = node
     }
 
-    /// True while the database is connected and changes stream. The hub keeps its database connection without any
-    /// client; the reference server does not, and is healthy then.
+    /// True if the database answers and changes arrive. The hub stays connected without clients. The reference server
+    /// does not, and then reports that it is healthy.
     public var isHealthy: Bool { isDatabaseConnected && isReplicating }
 
-    /// Answer with status 200, healthy or not: the body tells.
+    /// Answer with status 200 in every case; the body contains the result.
     public var response: HTTPResponse {
         let members = JSONObject([
             ("healthy", .bool(isHealthy)), ("db_connected", .bool(isDatabaseConnected)),

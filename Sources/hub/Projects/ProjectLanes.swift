@@ -2,11 +2,12 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Queues of work on projects. Work on one project runs in order, and never waits for another project's work.
+/// Queues of work, one for each project. A project's work runs in order, and does not wait for other projects.
 ///
-/// Any thread may add work, for now or for later. A project with work has a thread for as long as the work takes.
+/// Any thread may add work, to run now or at a given time. A project has a thread only while it has work.
 final class ProjectLanes: Sendable {
-    /// Work that runs once. The work is given up if the hub ends, is busy, or has no thread for it.
+    /// Work that is called once. `isGivenUp` is true if it must not be done, because the hub is ending, busy or out of
+    /// threads.
     typealias Work = @Sendable (_ isGivenUp: Bool) -> Void
 
     fileprivate struct Lane {
@@ -16,7 +17,7 @@ final class ProjectLanes: Sendable {
 
     fileprivate struct State {
         var lanes: [String: Lane] = [:]
-        /// Scheduled work by project, each with a time of the monotonic clock.
+        /// Scheduled work by project, with its monotonic time in nanoseconds.
         var later: [String: (at: UInt64, work: Work)] = [:]
         var isClosed = false
     }
@@ -25,19 +26,20 @@ final class ProjectLanes: Sendable {
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// Starts the dispatching thread. Call it on the main thread: a thread started from a socket loop would have that
-    /// loop's descriptors.
+    /// Starts the dispatching thread. Must be called on the main thread, because a thread shares the descriptor table
+    /// of the thread that starts it, and each socket loop has its own.
     init() throws(SystemError) {
         let thread = try BackgroundThread("projects") { [self] in dispatch() }
         self.thread.withLock { $0 = thread }
     }
 
+    /// Adds work of a project. If the queue is full or closed, calls the work as given up.
     func add(_ name: String, _ work: @escaping Work) {
         let isTaken = state.withLock { $0.take(name, work) }
         if isTaken { pulse.beat() } else { work(true) }
     }
 
-    /// Schedules work for later, replacing earlier scheduled work of the project.
+    /// Schedules work at a monotonic time in nanoseconds, replacing the project's earlier scheduled work.
     func add(_ name: String, atMonotonic time: UInt64, _ work: @escaping Work) {
         state.withLock { state in
             if !state.isClosed { state.later[name] = (time, work) }

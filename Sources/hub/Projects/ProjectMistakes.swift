@@ -1,4 +1,4 @@
-/// Mistakes in a described project, by field, in the words and the form of the reference server: `{"errors":{…}}`.
+/// Mistakes in the description of a project, by field, in the reference server's form: `{"errors":{…}}`.
 public struct ProjectMistakes: Error, Equatable {
     private(set) var errors = JSONObject()
 
@@ -12,14 +12,14 @@ public struct ProjectMistakes: Error, Equatable {
         errors[field] = .array((errors[field]?.array ?? []) + [.string(message)])
     }
 
-    /// Adds one object for each element of a list; the object is empty if the element has no mistakes.
+    /// Adds an object for each element of a list; it is empty if the element has no mistakes.
     mutating func add(_ field: String, each elements: [ProjectMistakes]) {
         guard elements.contains(where: { !$0.isEmpty }) else { return }
         assert(errors[field] == nil, "mistakes of a list do not replace others of its field")
         errors[field] = .array(elements.map { .object($0.errors) })
     }
 
-    /// Body of the answer.
+    /// JSON body of the answer.
     public var json: [UInt8] {
         JSONValue.object(JSONObject([("errors", .object(errors))])).bytes
     }

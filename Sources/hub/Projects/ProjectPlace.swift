@@ -1,11 +1,10 @@
 import Settings
 import System
 
-/// Location of a project's data, for the hub that writes it and for programs that read the log beside a hub or without
-/// one.
+/// Location of a project's data, for the hub and for commands that read the log without the hub.
 public enum ProjectPlace {
-    /// Returns the directory of a project: the data directory for the project of the settings, a folder in it for a
-    /// stored one.
+    /// Returns the directory of a project: the data directory for the project of the settings, and a directory below it
+    /// for a stored project.
     public static func directory(
         of name: String, _ configuration: Configuration
     ) throws(ProjectStoreError) -> String {

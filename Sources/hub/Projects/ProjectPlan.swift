@@ -8,32 +8,34 @@ import Replication
 import Settings
 import System
 
-/// Plan from which a project is started.
+/// Plan by which a project is started.
 struct ProjectPlan: Sendable {
     var name: String
     var ingest: IngestService.Settings
     var policies: ConnectionTarget?
     var settings: ProjectSettings
     var verifier: TokenVerifier
-    /// True if the log also records who was present when.
+    /// True if the log also records presence: who joined, changed and left.
     var keepsPresenceTimeline = false
-    /// Scope of the log's record of channels; `ledgerClaims` are the claims that are recorded with it.
+    /// Scope of what the log records about channels.
     var ledger = LedgerScope.nothing
+    /// Names of the claims that the ledger records.
     var ledgerClaims: Set<String> = []
     /// Hours for which rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
-    /// Scope of clients that resume after a cut; `catchUpGrace` is the time for which they may be away.
+    /// Scope of clients that the hub resumes unasked after their sockets broke.
     var catchUp = CatchUpScope.sessions
+    /// Longest absence after which a client is resumed unasked.
     var catchUpGrace = Limits.departureGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
-/// Function that makes what a database lacks, and reports what it made and could not make. The function throws if the
+/// Function that creates what a database lacks, and logs what it created and could not create. It throws if the
 /// database cannot be reached.
 public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(PostgresError) -> Void
 
-/// Maker of plans, for the project that the settings describe and for stored projects.
+/// Planner that makes plans for the project of the settings and for stored projects.
 public struct ProjectPlanner: Sendable {
     let configuration: Configuration
     var keys: TokenKeys
@@ -50,8 +52,8 @@ public struct ProjectPlanner: Sendable {
         configuration.databaseURL.map { plan(ConnectionTarget($0.revealed)) }
     }
 
-    /// Returns the plan of a stored project; nil if the record names no database. A project with the settings' name
-    /// keeps its log and its slot, whatever is stored about it.
+    /// Returns the plan of a stored project; nil if its record names no database. A stored project with the name of the
+    /// settings' project uses the settings' log and slot.
     func stored(_ record: ProjectRecord) -> ProjectPlan? {
         guard let database = record.database else { return nil }
         let isConfigured = record.externalID == configuration.projectName
@@ -78,7 +80,7 @@ public struct ProjectPlanner: Sendable {
         return plan
     }
 
-    /// Returns the slot that a project reads, and the slot's database; nil without a database.
+    /// Returns the slot that a project reads, with the slot's database; nil if it has no database.
     func place(of record: ProjectRecord) -> SlotPlace? {
         let isConfigured = record.externalID == configuration.projectName
         return record.database.map {
@@ -86,8 +88,8 @@ public struct ProjectPlanner: Sendable {
         }
     }
 
-    /// Throws if another project has the slot, because two projects on one slot take changes from each other. A project
-    /// that was stored with that slot may keep it.
+    /// Throws if another project uses the slot, because two projects on one slot would take changes from each other. A
+    /// project may keep a slot that its stored record already has.
     func checkSlot(
         of new: ProjectRecord, replacing old: ProjectRecord?, beside others: [ProjectRecord]
     ) throws(ProjectMistakes) {
@@ -102,7 +104,7 @@ public struct ProjectPlanner: Sendable {
         throw mistakes
     }
 
-    /// Slot of the project that the settings describe, and its database; nil if they name no database.
+    /// Slot of the project that the settings describe, with its database; nil if they name no database.
     var configuredPlace: SlotPlace? {
         configuration.databaseURL.map { SlotPlace(slot: configuration.slot, ConnectionTarget($0.revealed)) }
     }
@@ -117,13 +119,13 @@ public struct ProjectPlanner: Sendable {
         assert(record.externalID != configuration.projectName, "the project of the settings keeps its log and slot")
         plan.ingest.dataDirectory = ProjectPlace.directory(of: record, configuration)
         plan.ingest.replication.slot = slot(of: record)
-        // The database was prepared when the project was made.
+        // The database was prepared when the project was created.
         plan.ingest.replication.preparation = nil
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
     }
 
-    /// Returns a valid name for a slot: letters, digits and underscores, at most 63.
+    /// Returns a valid slot name: letters, digits and underscores, at most 63 characters.
     private static func slot(_ name: String, _ prefix: String) -> String {
         let plain = name.lowercased().utf8.map { byte in
             (48...57).contains(byte) || (97...122).contains(byte) ? byte : UInt8(ascii: "_")

@@ -1,8 +1,7 @@
 import Settings
 
 extension ProjectRecord {
-    /// Creates the record of the project that the hub's own settings describe, as the API shows that project. The
-    /// record is not stored.
+    /// Creates a record for the project that the settings describe, as the API shows it. This record is not stored.
     public init(of configuration: Configuration, id: String, at now: Int64) {
         var fields = JSONObject()
         let defaults = configuration.projectDefaults

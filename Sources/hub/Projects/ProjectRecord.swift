@@ -2,19 +2,20 @@ import Auth
 import Diagnostics
 import Settings
 
-/// Project (the reference's tenant): the tokens that it takes, its database, and the rights of its clients.
+/// Project, which the reference server calls a tenant: its tokens, its database and the limits of its clients.
 public struct ProjectRecord: Sendable, Equatable {
-    /// UUID made by the hub; clients and operators know the project by its name.
+    /// UUID made by the hub. Clients and operators use the project's name instead.
     public let id: String
-    /// Name of the project, which is the first part of the Host header.
+    /// Name of the project, which is the first part of its host name.
     public let externalID: String
-    /// Time of creation, in Unix seconds.
+    /// Unix time in seconds at which the project was created.
     let insertedAt: Int64
+    /// Unix time in seconds at which the project was last changed.
     let updatedAt: Int64
-    /// Values of `ProjectField.all`, with secrets in plain text; optional values may be absent.
+    /// Values of the fields in `ProjectField.all`; secrets are in plain text, and optional values may be absent.
     var fields: JSONObject
     var extensions: [ProjectExtension]
-    /// Other members in the file, which are written again.
+    /// Members in the file that this program does not know. They are kept when the file is written.
     var unknown = JSONObject()
 }
 
@@ -25,10 +26,10 @@ extension ProjectRecord {
 
     public var jwtSecret: Secret? { fields["jwt_secret"]?.string.map { Secret($0) } }
 
-    /// JSON Web Key Set of the project; nil if there is none.
+    /// JSON Web Key Set of the project; nil if it has none.
     public var keySet: Secret? { fields["jwt_jwks"].map { Secret($0.text) } }
 
-    /// Returns the verifier of the clients' tokens, and notes on the keys that are not used and why.
+    /// Returns the verifier of clients' tokens, and notes about keys that it does not use, with reasons.
     public func verifier(_ expectations: ClaimExpectations) -> (verifier: TokenVerifier, notes: [String]) {
         // The set was checked when the project was described.
         let keys = fields["jwt_jwks"].flatMap { try? JWKSet.parse(limited: $0.bytes) } ?? .none
@@ -40,7 +41,7 @@ extension ProjectRecord {
 
     public var isSuspended: Bool { fields["suspend"]?.bool ?? false }
 
-    /// Address of the database; nil if none was described.
+    /// Address of the database; nil if none is described.
     public var database: ConnectionString? {
         if let url = setting(ProjectField.databaseURL.name)?.string { return ConnectionString(url) }
         guard let host = setting("db_host")?.string, let user = setting("db_user")?.string,
@@ -54,8 +55,7 @@ extension ProjectRecord {
 
     public var publication: String? { setting("publication")?.string }
 
-    /// Name of the slot; nil if only the reference server's own name is given, because that is not meant for the hub's
-    /// slot.
+    /// Name of the slot; nil if none is described or only the reference server's own name, which the hub does not use.
     public var slot: String? {
         guard let slot = setting("slot_name")?.string, slot != ProjectExtension.referenceSlot else { return nil }
         return slot
@@ -63,7 +63,7 @@ extension ProjectRecord {
 
     public var region: String? { setting("region")?.string }
 
-    /// Size of the largest change that is sent whole.
+    /// Maximum size in bytes of a change that is sent whole; nil for the default.
     public var maximumRecordBytes: Int? { setting("poll_max_record_bytes")?.integer }
 
     public func limits(_ defaults: ProjectDefaults) -> ProjectLimits {
@@ -76,17 +76,17 @@ extension ProjectRecord {
 extension ProjectRecord: CustomStringConvertible, CustomReflectable {
     public var description: String { "project \(externalID)" }
 
-    /// Empty mirror: a record holds secrets, so nothing of it is shown.
+    /// Empty mirror, because a record contains secrets.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 // MARK: Changes
 
-/// Effects of replacing one description of a project by another.
+/// Effects of replacing a project's record by another.
 public struct ProjectEffects: Sendable, Equatable {
-    /// True if clients must come again, because other tokens or other channels are allowed.
+    /// True if clients must reconnect, because other tokens or channels are allowed now.
     public let disconnectsClients: Bool
-    /// True if the database is another one, or is not used from now on.
+    /// True if the hub must restart the project's services, because its database, its keys or its suspension changed.
     public let restartsDatabase: Bool
     public let changesLimits: Bool
 }

@@ -2,7 +2,7 @@ import Bytes
 import Crypto
 import Diagnostics
 
-/// Encryption of projects' secrets, for the file and for answers. A sealed text shows by its beginning that it is one.
+/// Encryption of projects' secrets, in the file and in answers. An encrypted text begins with a fixed prefix.
 struct ProjectSeal: Sendable {
     private static let beginning = "t1:"
     private let key: SealingKey
@@ -18,7 +18,7 @@ struct ProjectSeal: Sendable {
         return sealed
     }
 
-    /// Returns the plain text; nil if the text was not sealed by this key, for this project and field.
+    /// Returns the plain text; nil if the text was not encrypted with this key for this project and field.
     func open(_ text: String, of id: String, _ field: String) -> String? {
         guard text.hasPrefix(Self.beginning),
             let sealed = Base64URL.decode(text.utf8.dropFirst(Self.beginning.utf8.count)),
@@ -33,7 +33,7 @@ struct ProjectSeal: Sendable {
 // MARK: Whole records
 
 extension ProjectRecord {
-    /// Returns the record as the API shows it: without the password, with other secrets sealed.
+    /// Returns the record as the API shows it: without the password, and with other secrets encrypted.
     func told(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for name in Self.toldFields { members[name] = fields[name] ?? .null }
@@ -51,7 +51,7 @@ extension ProjectRecord {
         "broadcast_adapter", "migrations_ran", "feature_flags",
     ]
 
-    /// Returns the record as the file holds it.
+    /// Returns the record as the file contains it.
     func stored(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for field in ProjectField.all {
@@ -69,7 +69,7 @@ extension ProjectRecord {
         return .object(members)
     }
 
-    /// Creates a record from the file. The error says in words what is wrong with it.
+    /// Creates a record from the file. Throws an error with a text if the file's record is invalid.
     init(stored value: JSONValue, _ seal: ProjectSeal) throws(StoredProjectMistake) {
         guard var members = value.object, let id = members.take("id")?.string,
             let externalID = members.take("external_id")?.string, let insertedAt = members.take("inserted_at")?.integer,
@@ -159,7 +159,7 @@ extension ProjectExtension {
     }
 }
 
-/// Error about a stored project that cannot be read. The message contains no value, since a value may be a secret.
+/// Error about a stored project that cannot be read. Its text contains no values, because a value may be a secret.
 struct StoredProjectMistake: Error {
     let message: String
 
@@ -174,7 +174,7 @@ extension JSONObject {
     }
 }
 
-/// Times in the form of the reference server: UTC, without a time zone.
+/// Times in the reference server's form: UTC, without a time zone.
 public enum TimeText {
     static func write(_ seconds: Int64) -> String {
         String(WallTime(millisecondsSince1970: seconds * 1000).description.prefix(19))

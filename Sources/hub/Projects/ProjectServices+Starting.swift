@@ -11,8 +11,9 @@ import Snapshots
 import System
 
 extension ProjectServices {
-    /// Starts all services, or none if one of them cannot start. `policies` is the login by which PostgreSQL is asked
-    /// about policies; nil is the hub's own.
+    /// Starts all services. If one cannot be started, stops the others and throws.
+    ///
+    /// - Parameter policies: login with which PostgreSQL evaluates policies; nil for the hub's own login.
     init(
         _ replication: ReplicationSettings, policies: ConnectionTarget?, logDirectory: String, ingest: IngestService,
         janitor: MessagesJanitor, messagesHours: Int, keepsCatalogs: Bool
@@ -66,8 +67,8 @@ extension ProjectServices {
     }
 }
 
-/// Services that run while others are yet to be started. A start that is tried again and again leaves no threads
-/// behind.
+/// Services that have been started while others have not. If starting fails, these are stopped, so that repeated
+/// attempts leave no threads running.
 private final class ServicesStarting {
     private var stops: [() -> Void] = []
     var isComplete = false

@@ -6,34 +6,33 @@ import Settings
 import Synchronization
 import System
 
-/// Error about stored projects that cannot be read or written, in words for the operator.
+/// Error about stored projects that cannot be read or written, as a text for the operator.
 public struct ProjectStoreError: Error, Sendable, Equatable, CustomStringConvertible {
     public let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// Reason why a description changed nothing.
+/// Reason why a description was not applied.
 public enum ProjectRefusal: Error {
     case mistakes(ProjectMistakes)
     case store(ProjectStoreError)
 }
 
-/// Store of the projects that were described over the API, in one file beside the event log. The file is read once and
-/// written as a whole.
+/// Store of the projects that operators created over the API, in one file beside the event log. The file is read once.
 ///
-/// Each write replaces the file, so a crash leaves the old one or the new one. A file that cannot be read is never
-/// overwritten. Secrets in it are sealed, by the configured key or by one that the hub makes beside it. Unknown members
-/// of the file are kept.
+/// Each change replaces the whole file, so that a crash leaves the old or the new one. A file that cannot be read is
+/// never overwritten. Its secrets are encrypted with the configured key, or with one that the hub makes in a file
+/// beside it. Unknown members of the file are kept.
 public final class ProjectStore: Sendable {
     public static let fileName = "projects.json"
     private static let unfinished = "projects.json.new"
 
     fileprivate struct State {
         var records: [ProjectRecord]
-        /// Names of projects that were deleted, oldest first.
+        /// Names of deleted projects, oldest first.
         var deleted: [String] = []
-        /// Other members in the file.
+        /// Members in the file that this program does not know.
         var unknown: JSONObject
     }
 
@@ -41,10 +40,12 @@ public final class ProjectStore: Sendable {
     let seal: ProjectSeal
     private let key: ProjectKey
     private let state: Mutex<State>
-    /// Lock that is held from reading a state until its change is on disk; readers do not wait for it.
+    /// Lock for one change, from reading the state until the file is written. Readers do not wait for it.
     private let writing = Mutex(())
 
-    /// - Parameter secret: the setting project_key.
+    /// Opens the store.
+    ///
+    /// - Parameter secret: setting `project_key`; nil if it is not set.
     public init(in directory: any StorageDirectory, key secret: Secret?) throws(ProjectStoreError) {
         let file = try Self.read(Self.fileName, in: directory)
         key = try ProjectKey(secret, in: directory, isNeeded: file != nil)
@@ -65,16 +66,17 @@ public final class ProjectStore: Sendable {
         state.withLock { state in state.records.first { $0.isNamed(externalID) } }
     }
 
-    /// Names of deleted projects that do not exist again.
+    /// Names of deleted projects that were not created again.
     var deleted: [String] { state.withLock { $0.deleted } }
 
     // MARK: Changing
 
-    /// Applies a description and stores the resulting record, durably before this returns.
+    /// Applies a description and stores the resulting record. The record is on the disk before this method returns.
     ///
     /// - Parameters:
-    ///   - configured: the project of the settings, which is changed if it is meant and not stored.
-    ///   - check: throws the mistakes of a record, given the other stored records.
+    ///   - configured: project of the settings. If the description names it and it is not stored, its record is
+    ///     changed.
+    ///   - check: throws the mistakes of a record, given the former one and the other stored records.
     public func apply(
         _ description: ProjectDescription, configured: ProjectRecord? = nil, _ defaults: ProjectDefaults, at now: Int64,
         check: (_ new: ProjectRecord, _ old: ProjectRecord?, _ others: [ProjectRecord]) throws(ProjectMistakes) ->
@@ -115,9 +117,10 @@ public final class ProjectStore: Sendable {
         }
     }
 
-    /// Removes the project durably and returns it; nil if none has that name.
+    /// Removes the project and returns its record; nil if there is none of that name. The change is on the disk before
+    /// this method returns.
     ///
-    /// - Parameter isRemembered: true if no project may answer for the name from now on.
+    /// - Parameter isRemembered: true if the hub must refuse the name from now on, until it is used for a new project.
     func remove(
         _ externalID: String, remembering isRemembered: Bool = true
     ) throws(ProjectStoreError) -> ProjectRecord? {
@@ -150,7 +153,7 @@ public final class ProjectStore: Sendable {
 
 extension ProjectStore {
     private static let version = 1
-    /// Text that is sealed in the file, so that a wrong key is told from a damaged file.
+    /// Text that is encrypted in the file, by which a wrong key is distinguished from a damaged file.
     private static let proof = "these projects can be read"
 
     private static func file(of state: State, _ seal: ProjectSeal) -> [UInt8] {
@@ -209,7 +212,7 @@ extension ProjectStore {
 
 // MARK: The key
 
-/// Key that seals the secrets of projects: the configured text, or random bytes in a file of their own.
+/// Key that encrypts the secrets of projects: the configured text, or random bytes from a file.
 struct ProjectKey: Sendable {
     static let fileName = "projects.key"
     private static let unfinished = "projects.key.new"
@@ -217,7 +220,7 @@ struct ProjectKey: Sendable {
 
     let secret: [UInt8]
     private let isConfigured: Bool
-    /// False for a new key, which is written before anything that it sealed.
+    /// True if the key is stored or configured. A new key is stored before anything that it encrypts.
     private let isKept: Bool
 
     init(_ configured: Secret?, in directory: any StorageDirectory, isNeeded: Bool) throws(ProjectStoreError) {
@@ -245,7 +248,7 @@ struct ProjectKey: Sendable {
         (secret, isKept) = (Secrets.randomBytes(Self.randomBytes), false)
     }
 
-    /// Writes a new key to its file. Files are made for their owner alone.
+    /// Stores a new key in its file, which only the owner can read.
     func keep(in directory: any StorageDirectory) throws(SystemError) {
         guard !isKept, try directory.contents(of: Self.fileName, maximumBytes: 1 << 10) == nil else { return }
         assert(secret.count == Self.randomBytes, "a key that the hub made has its length")
@@ -269,7 +272,8 @@ extension ProjectRecord {
         description.externalID.map(isNamed) ?? false
     }
 
-    /// Compares names byte by byte. Swift treats two spellings of an accented letter as one, but a host name does not.
+    /// Compares names byte by byte. Swift's `==` treats different encodings of an accented letter as equal, host names
+    /// do not.
     func isNamed(_ name: String) -> Bool { externalID.utf8.elementsEqual(name.utf8) }
 }
 

@@ -15,7 +15,7 @@ import Settings
 import Synchronization
 import System
 
-/// Project that runs: the hub follows its database into its log, and serves clients from the log.
+/// Running project: the hub follows its database into its log, and serves clients from the log.
 public final class RunningProject: Sendable {
     public let ingest: IngestService
     public let project: Project
@@ -75,8 +75,8 @@ public final class RunningProject: Sendable {
             covered: { ingest.status.covered })
     }
 
-    /// Opens the record of the positions of clients; nil if catch-up is off. If the disk refuses, clients cannot resume
-    /// after a restart.
+    /// Opens the store of clients' positions; nil if clients are not resumed unasked. If the disk refuses, the
+    /// positions are kept in memory only, so that clients cannot resume after a restart.
     private static func resumeStore(_ plan: ProjectPlan, loops: Int) -> ResumeStore? {
         guard plan.catchUp != .nobody else { return nil }
         let time = plan.settings.time
@@ -94,8 +94,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of the publication. If the disk refuses, clients that were away are not told which changes of
-    /// the publication came before a restart.
+    /// Opens the record of the publication. If the disk refuses, it is kept in memory only. After a restart, clients
+    /// are then not told which changes they missed because a table had left the publication.
     private static func publication(_ plan: ProjectPlan) -> PublicationRecord {
         do {
             let record = PublicationRecord(in: try DiskDirectory(plan.ingest.dataDirectory))
@@ -109,7 +109,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of policies that are left to PostgreSQL. If the disk refuses, PostgreSQL decides on all policies.
+    /// Opens the record of policies that only PostgreSQL decides. If the disk refuses, PostgreSQL decides on all
+    /// policies.
     private static func demoted(_ plan: ProjectPlan) -> DemotedPolicies {
         do {
             let record = DemotedPolicies(in: try DiskDirectory(plan.ingest.dataDirectory))
@@ -123,7 +124,7 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Returns the users that the addresses name.
+    /// Returns the user names in the connection addresses.
     private static func users(of targets: [ConnectionTarget]) -> Set<String> {
         Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }
@@ -138,19 +139,19 @@ public final class RunningProject: Sendable {
             trouble: trouble.map { $0.reason.rawValue }, warning: status.danger)
     }
 
-    /// Replaces the keys for tokens that come from now on.
+    /// Replaces the keys for verifying tokens. They apply to tokens that arrive from now on.
     func replace(_ verifier: TokenVerifier) {
         project.verifier.withLock { $0 = verifier }
         project.post(.keys)
     }
 
-    /// Sends the project's clients away and ends the project.
+    /// Disconnects the project's clients and ends the project.
     func stop() {
         gateway.remove(project)
         end()
     }
 
-    /// Ends the project, whose clients and their loops are gone already.
+    /// Ends the project. Its clients must have been disconnected, and the loops must have ended or forgotten it.
     func end() {
         project.stop()
         janitor.stop()
@@ -162,12 +163,13 @@ public final class RunningProject: Sendable {
 
     public var policyLoginIsFit: Bool { project.policyEvaluator.availability == .available }
 
-    /// True if memberships may live on the table of this name.
+    /// True if the hub follows a table of this name, so that it can use memberships in it.
     public func follows(_ name: String) -> Bool {
         guard let snapshot = project.catalog.snapshot else { return false }
         return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }
     }
 
+    /// Returns the number of policies of the tables with this name, by the way in which each is decided.
     public func policyClasses(of name: String) -> [CompiledPolicy.Classification: Int] {
         guard let snapshot = project.catalog.snapshot else { return [:] }
         let tables = snapshot.policies.policies.filter { snapshot.related($0.key)?.name == name }

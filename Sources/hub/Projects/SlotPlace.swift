@@ -2,41 +2,41 @@ import Diagnostics
 import Postgres
 import System
 
-/// Replication slot, and the database in which it is.
+/// Replication slot with its database.
 struct SlotPlace: Sendable {
     let slot: String
     let target: ConnectionTarget
 
     init(slot: String, _ target: ConnectionTarget) { (self.slot, self.target) = (slot, target) }
 
-    /// True if both may be the same slot. Servers are not compared: one server has many addresses, and a slot that
-    /// somebody reads must not be dropped.
+    /// True if both may be the same slot. Server addresses are not compared, because one server can have several, and a
+    /// slot in use must not be dropped.
     func mayBe(_ other: SlotPlace) -> Bool {
         guard slot == other.slot else { return false }
         guard let own = databaseName, let theirs = other.databaseName else { return true }
         return own == theirs
     }
 
-    /// True if both are certainly the same slot: one name on one server, in any database, as slots belong to the
-    /// server.
+    /// True if both are surely the same slot: the same name on the same server. Slots belong to a server, so the
+    /// databases may differ.
     func isSame(as other: SlotPlace) -> Bool { slot == other.slot && server != nil && server == other.server }
 
-    /// Host and port of the address; nil for a text that libpq does not read.
+    /// Host and port of the address; nil if libpq cannot read it.
     private var server: [String]? {
         guard let parameters = try? target.parameters() else { return nil }
         func last(_ name: String) -> String? { parameters.last { $0.0 == name }?.1 }
         return [(last("hostaddr") ?? last("host") ?? "").lowercased(), last("port") ?? "5432"]
     }
 
-    /// Name of the database as libpq finds it; nil for a text that libpq does not read.
+    /// Name of the database that libpq would use; nil if libpq cannot read the address.
     private var databaseName: String? {
         guard let parameters = try? target.parameters() else { return nil }
         func last(_ name: String) -> String? { parameters.last { $0.0 == name }?.1 }
         return last("dbname") ?? last("user") ?? ""
     }
 
-    /// Drops the slot, if it is in this database and of the kind that the hub makes. A reader that has just released
-    /// the slot may take a moment to end.
+    /// Drops the slot, if it belongs to this database and the hub's output plugin. If the former reader has not yet
+    /// ended, tries again for a moment.
     func drop() throws(PostgresError) {
         let connection = try Connection(target)
         for attempt in 1...Self.attempts {

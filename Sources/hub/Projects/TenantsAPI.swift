@@ -4,13 +4,13 @@ import Gateway
 import Settings
 import WebSocket
 
-/// Operators' API for the hub's projects. A request below `/api/tenants` leads to an answer, or to an operation that
-/// the caller carries out. The API reads the store and changes nothing.
+/// Operators' API for the hub's projects. For a request below `/api/tenants` it returns an answer, or an operation that
+/// the caller must carry out. The API only reads the store.
 ///
 /// Paths and bodies are those of the reference server, which calls a project a tenant.
 public struct TenantsAPI: Sendable {
     private let store: ProjectStore
-    /// Project that the settings describe. A stored project of the same name replaces it.
+    /// Project that the settings describe; nil if they name no database. A stored project of the same name replaces it.
     private let configured: ProjectRecord?
     private let operators: OperatorGate
     private let defaults: ProjectDefaults
@@ -24,7 +24,7 @@ public struct TenantsAPI: Sendable {
         self.defaults = defaults
     }
 
-    /// Target of a request, as its path says.
+    /// Target of a request, from its path and method.
     private enum Route {
         case all
         case one(String)
@@ -32,18 +32,18 @@ public struct TenantsAPI: Sendable {
         case shutdown(String)
         case health(String)
         case log(String, command: String)
-        /// The values of a row in the log.
+        /// Values of a row in the log, to count or to erase.
         case rows(String)
         case channels(String)
         case signal(String, name: String)
     }
 
-    /// Returns the refusal of a request before its body is read; nil if the request may go on.
+    /// Returns the refusal of a request before its body is read; nil if the request is allowed.
     ///
-    /// - Parameter now: Unix seconds.
+    /// - Parameter now: Unix time in seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
         guard let route = route(request) else { return Self.unknown }
-        // Answers of the log come in several forms, which the question names.
+        // A question to the log names the form of its answer itself.
         switch route {
         case .log, .rows: break
         default:
@@ -72,7 +72,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Returns the route; nil for a path or method that is not the API's.
+    /// Returns the target; nil for a path or method that the API does not have.
     private func route(_ request: HTTPRequest) -> Route? {
         var segments = request.pathSegments.filter { !$0.isEmpty }[...]
         if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
@@ -96,7 +96,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// True if the request is allowed. Without operators, everybody may ask for health, which has nothing to protect.
+    /// True if the request is allowed. Without operators, everyone may ask for health, which contains nothing secret.
     private func isAdmitted(_ request: HTTPRequest, _ route: Route, at now: Int64) -> Bool {
         guard case .health = route else { return operators.admits(request, at: now) }
         return !operators.hasOperators || operators.admits(request, for: .health, at: now)
@@ -116,7 +116,7 @@ public struct TenantsAPI: Sendable {
         do throws(ProjectBodyError) {
             let description = try ProjectDescription.read(body, named: name)
             assert(name == nil || description.externalID == name, "a description is of the project in the path")
-            // The code that carries this out checks again, at a time when nobody else changes anything.
+            // `ProjectStore.apply` checks this again under its lock.
             try mistakes(in: description, at: now)
             return .operation(.upsert(description))
         } catch {
@@ -137,8 +137,8 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Handles a deletion. A project that does not exist counts as deleted; the settings' own project stays, and so
-    /// does its log.
+    /// Handles a deletion. Deleting a project that does not exist succeeds. The settings' own project and its log
+    /// cannot be deleted.
     private func delete(_ name: String, log: String?) -> TenantsOutcome {
         var mistakes = ProjectMistakes()
         let fate = log.map { LogFate(rawValue: $0) } ?? .keep
@@ -202,7 +202,7 @@ public struct TenantsAPI: Sendable {
         .json(status, JSONValue.object(JSONObject([("data", value)])).bytes)
     }
 
-    /// Returns the answer after a project was stored; its header names the project's address.
+    /// Returns the answer after a project was stored. A header contains the project's address.
     public func stored(_ record: ProjectRecord, isNew: Bool) -> HTTPResponse {
         var response = data(record.told(store.seal), isNew ? .created : .ok)
         response.headers.append(HTTPHeader("location", "/api/tenants/\(record.id)"))
@@ -218,7 +218,7 @@ public struct TenantsAPI: Sendable {
 
     public static let notFound = HTTPResponse.message(.notFound, "not found")
 
-    /// Returns the answer to a request that was not carried out. The sentence must not contain a secret.
+    /// Returns the answer to a request that failed. The sentence must not contain a secret.
     public static func failed(_ sentence: String) -> HTTPResponse { .message(.internalServerError, sentence) }
 
     private static let unknown = HTTPResponse.json(.notFound, Array(#""Not Found""#.utf8))
@@ -226,37 +226,38 @@ public struct TenantsAPI: Sendable {
     private static let blankTenant = refused(ProjectMistakes([("tenant", "can't be blank")]))
 }
 
-/// Outcome of a request.
+/// Outcome of a request: the answer, or work that the caller must do for the answer.
 public enum TenantsOutcome: Sendable {
     case response(HTTPResponse)
-    /// The caller must carry out an operation first, and then answers.
+    /// Carry out the operation, which gives the answer.
     case operation(TenantsOperation)
-    /// The caller must look into the log of the project first.
+    /// Ask the log of the project.
     case question(LogQuestion, ProjectRecord)
-    /// The caller must remove values of a row from the project's log first.
+    /// Erase values of a row from the project's log.
     case erasure(LogQuestion, ProjectRecord)
-    /// The request is for another part of an answer that was given.
+    /// Return another part of an earlier large answer.
     case part(AnswerPart, ProjectRecord)
 }
 
-/// Decision about a deleted project's event log.
+/// Fate of a deleted project's event log.
 public enum LogFate: String, Sendable, CaseIterable {
     case keep, delete
 }
 
+/// Operation on a project, carried out on the project's own thread.
 public enum TenantsOperation: Sendable, Equatable {
-    /// Apply the description to the store; the answer is `stored`, `refused` or `failed`.
+    /// Store the description and apply it. The answer is `stored`, `refused` or `failed`.
     case upsert(ProjectDescription)
-    /// Delete the project, also if it does not exist; its log stays, or goes too. The answer is `done` or `failed`.
+    /// Delete the project, and its log if `log` says so. The answer is `done` or `failed`.
     case delete(String, log: LogFate)
-    /// Restart the project; the answer is `done`, or `notFound` if the project went meanwhile. `shutdown` does the
-    /// same.
+    /// Restart the project. The answer is `done`; `notFound` if the project was deleted in the meantime; or `failed`.
     case reload(String)
+    /// Restart the project, as `reload` does.
     case shutdown(String)
-    /// Report health; the answer is `ProjectHealth.response`.
+    /// Report the project's health. The answer is `ProjectHealth.response`.
     case health(String)
-    /// List the channels; the answer is `ChannelCensus.json`.
+    /// List the project's channels. The answer is `ChannelCensus.json`.
     case channels(String)
-    /// Carry out a signal; `RunningProject.carryOut` has the answer.
+    /// Carry out a signal. The answer is that of `RunningProject.carryOut`.
     case signal(String, OperatorSignal)
 }

@@ -3,7 +3,7 @@ import Settings
 import System
 import WebSocket
 
-/// Part of an answer that is too large for one response.
+/// Request for a part of an answer that is too large for one response.
 public struct AnswerPart: Sendable, Equatable {
     public let name: String
     /// Number of the answer's bytes before this part.
@@ -25,8 +25,8 @@ public struct AnswerPart: Sendable, Equatable {
     }
 }
 
-/// Answers that are too large for one response: files beside the log that they come from. A file stays until its end
-/// has been fetched, or for a while.
+/// Answers that are too large for one response, as files beside their log. A file is kept until its end has been
+/// fetched, at most for `Limits.answerLifetime`.
 struct AnswerSpool {
     static let partHeader = "tidewire-answer"
     static let sizeHeader = "tidewire-answer-bytes"
@@ -47,7 +47,7 @@ struct AnswerSpool {
             && text.utf8.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || 48...57 ~= $0 || $0 == 45 }
     }
 
-    /// Returns the reason why no further answer can be kept, in words; nil if one can be kept.
+    /// Returns a text with the reason why no further answer can be kept; nil if one can.
     func obstacle() throws(SystemError) -> String? {
         guard try names().count < Limits.maximumKeptAnswers else {
             return "other large answers are being fetched: try again in some minutes, or ask for less"
@@ -82,8 +82,8 @@ struct AnswerSpool {
 
     func remove(_ name: String) { try? directory.remove(name) }
 
-    /// Removes answers that nobody has fetched, and files of a process that was ended. True if files are left that may
-    /// go later.
+    /// Removes answers that were not fetched in time, and files that an ended process left. Returns true if files
+    /// remain that must be removed later.
     func sweep(at now: Int64) -> Bool {
         var isLeft = false
         for name in (try? names()) ?? [] {

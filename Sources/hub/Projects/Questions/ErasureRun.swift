@@ -2,8 +2,8 @@ import Diagnostics
 import Ingest
 import WebSocket
 
-/// Removal of a row's values from a log. A separate process finds the values and writes them down, as for a question.
-/// The hub, which has the log, removes them. If no hub has the log, that process does all of it.
+/// Removal of a row's values from a log. A separate process finds the values and records what to remove. The hub then
+/// removes it, because it owns the log. If the project does not run, the process does both.
 struct ErasureRun {
     let run: QuestionRun
     /// Ingest service of the project; nil if the project does not run.
@@ -30,7 +30,7 @@ struct ErasureRun {
         }
     }
 
-    /// Returns the answer changed to say that the removal is done, because it is done by now.
+    /// Returns the process's answer, changed to say that the removal is done.
     private func told(_ answer: HTTPResponse) -> HTTPResponse {
         guard answer.status == .ok else { return answer }
         var told = answer

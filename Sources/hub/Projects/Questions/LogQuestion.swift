@@ -1,14 +1,14 @@
 import WebSocket
 
-/// Question of an operator to a project's event log: the name of a command and its arguments.
+/// Question of an operator to a project's event log: a command with arguments.
 ///
-/// Only commands that read, and that name no file, are allowed. A command checks its own rules.
+/// Only commands are allowed that read and name no file. Each command checks its own arguments.
 public struct LogQuestion: Sendable, Equatable {
     /// Form of the answer.
     public enum Form: String, Sendable {
         case table, json, csv
         case markdown = "md"
-        /// A file that opens anywhere.
+        /// Archive file, which commands can read on any machine.
         case bundle
 
         var contentType: String {
@@ -24,22 +24,24 @@ public struct LogQuestion: Sendable, Equatable {
 
     public let command: String
     public let form: Form
-    /// Arguments of the command, without those that say where the log is.
+    /// Arguments of the command, without those that locate the log.
     let words: [String]
-    /// True if an answer that is too large for one response is kept, to be fetched in parts.
+    /// True if an answer that is too large for one response is kept, so that the operator can fetch it in parts.
     public let isInParts: Bool
 
-    /// Commands that may be asked, with their operands in order. An operand that ends in `…` may come more than once.
+    /// Commands that may be asked, with their operands in order. An operand that ends in `…` may be given several
+    /// times.
     public static let operands: [String: [String]] = [
         "tail": [], "row": ["table", "key…"], "tx": ["xid"], "asof": ["table"], "stats": [], "event": ["offset"],
         "who": ["offset"], "user": ["sub"], "session": ["session"], "why": [], "info": [], "verify": [], "audit": [],
         "bundle": [], "seed": [],
     ]
 
-    /// Commands below `tidewire log`.
+    /// Commands that are subcommands of `tidewire log`.
     public static let ofLog: Set<String> = ["info", "verify", "audit"]
 
-    /// Options that may be given. None of them follows, repairs, or names a file of the hub's machine.
+    /// Options that are allowed. None of them waits for new entries, repairs the log, or names a file on the hub's
+    /// machine.
     public static let options: Set<String> = [
         "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
         "top",
@@ -47,11 +49,12 @@ public struct LogQuestion: Sendable, Equatable {
         "deliveries", "replayed", "triggers",
     ]
 
+    /// Options that are true or false.
     private static let flags: Set<String> = [
         "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers",
     ]
 
-    /// Reason why a question is not accepted.
+    /// Reason why a question is refused.
     public struct Refusal: Error, Sendable, Equatable {
         public let reason: String
     }
@@ -91,7 +94,7 @@ public struct LogQuestion: Sendable, Equatable {
                 continue
             }
             if item.name == "output" {
-                // A bundle is a file, and a command of its own.
+                // A bundle is a file, which only the command `bundle` makes.
                 guard let wanted = Form(rawValue: item.value), (wanted == .bundle) == (command == "bundle") else {
                     throw Refusal(reason: "\(command) has no output \(item.value.prefix(40)) here")
                 }
@@ -105,8 +108,8 @@ public struct LogQuestion: Sendable, Equatable {
         assert(form != .bundle || command == "bundle", "only a bundle is a file")
     }
 
-    /// Returns the question how much the log has of a row or, with `isGo`, the order to remove the row's values. The
-    /// items are `table`, and `key` for each of the key's columns.
+    /// Returns the question how much the log has of a row or, if `isGo` is true, the order to remove the row's values.
+    /// The items are `table`, and `key` for each column of the key.
     public static func forgetting(_ items: [HTTPQueryItem], isGo: Bool) throws(Refusal) -> LogQuestion {
         var operands: [String: [String]] = [:]
         var options = isGo ? ["--go"] : []
@@ -128,13 +131,13 @@ public struct LogQuestion: Sendable, Equatable {
         (self.command, self.form, self.words, isInParts) = (command, form, words, false)
     }
 
-    /// Returns this question with another option.
+    /// Returns the same question with another option.
     func with(_ option: String) -> LogQuestion {
         assert(option.hasPrefix("--") && option != "--", "an option stands before the operands")
         return LogQuestion(command, form, [option] + words)
     }
 
-    /// True if the command is below `tidewire log`.
+    /// True if the command is a subcommand of `tidewire log`.
     var isOfLog: Bool { Self.ofLog.contains(command) || command == "forget" }
 
     private static func given(

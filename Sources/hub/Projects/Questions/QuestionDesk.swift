@@ -3,7 +3,8 @@ import Synchronization
 import System
 import WebSocket
 
-/// Desk that answers questions to logs, few at a time, because answers take processors and disk from clients.
+/// Queue of questions to logs. A few are answered at the same time, because they take processor time and disk from
+/// clients.
 final class QuestionDesk: Sendable {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
@@ -15,7 +16,7 @@ final class QuestionDesk: Sendable {
     private struct State {
         var waiting: [Waiting] = []
         var isClosed = false
-        /// Logs beside which answers may be kept.
+        /// Paths of logs beside which answers may be kept.
         var logs: Set<String> = []
     }
 
@@ -23,7 +24,8 @@ final class QuestionDesk: Sendable {
     private let pulse = Pulse()
     private let threads = Mutex<[BackgroundThread]>([])
 
-    /// Starts the threads. Call it on the main thread: a thread started from a loop has that loop's descriptors.
+    /// Starts the threads. Must be called on the main thread, because a thread shares the descriptor table of the
+    /// thread that starts it, and each socket loop has its own.
     init() throws(SystemError) {
         var threads: [BackgroundThread] = []
         for _ in 0..<Limits.questionsAtOnce {
@@ -33,7 +35,7 @@ final class QuestionDesk: Sendable {
         self.threads.withLock { $0 = started }
     }
 
-    /// Queues a question about the log at `log`; answers may be kept beside that log.
+    /// Queues a question about the log at the path. Its answer may be kept beside that log.
     func ask(beside log: String, _ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
         let isTaken = state.withLock { state in
             guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
@@ -66,7 +68,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Removes answers that were not fetched, because nobody has asked for a while.
+    /// Removes answers that were not fetched. Called when no question has arrived for a while.
     private func sweep() {
         for log in state.withLock({ $0.logs }) {
             let isLeft = (try? AnswerSpool(besideLog: log))?.sweep(at: Clock.unixMicroseconds() / 1_000_000) ?? false
@@ -74,7 +76,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Begins no more answers, and waits for those under way.
+    /// Refuses waiting questions and waits for those that are being answered.
     func close() {
         state.withLock { $0.isClosed = true }
         pulse.beat()

@@ -2,14 +2,16 @@ import Ingest
 import Settings
 import System
 
-/// Location for a question: a project's log, and the settings that commands on the log read.
+/// Location of a project's log, with the settings for commands that read it.
 struct QuestionPlace: Sendable {
     var log: String
-    /// All variables that the answering process gets from the hub. The variables contain nothing of other projects.
+    /// Complete environment of the process that answers. It contains nothing of other projects.
     var environment: [String: String]
 }
 
 extension ProjectPlanner {
+    /// Returns the location and settings for questions about a project.
+    ///
     /// - Parameter record: record of a stored project; nil for the project of the settings.
     func questionPlace(_ record: ProjectRecord?) -> QuestionPlace {
         var variables = Self.surroundings
@@ -31,7 +33,7 @@ extension ProjectPlanner {
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }
 
-    /// Variables that every program gets: where programs are, how time and text are written, how libpq finds its files.
+    /// Variables that every program needs: paths of programs, language and time zone, and the files of libpq.
     private static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in

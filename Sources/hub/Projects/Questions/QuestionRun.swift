@@ -6,19 +6,19 @@ import Settings
 import System
 import WebSocket
 
-/// Question to a log, answered by a process of its own: this same program, called as at a terminal. Neither errors of
-/// the process nor its use of memory and time affect the hub.
+/// Question to a log, answered by a separate process of this program, called as at a terminal. Its errors and its use
+/// of memory and time do not affect the hub.
 struct QuestionRun {
     enum What: Sendable {
         case question(LogQuestion)
-        /// A request for another part of an answer that was given.
+        /// Request for a part of an earlier answer.
         case part(AnswerPart)
     }
 
     let what: What
     let place: QuestionPlace
     let program: String
-    /// Client that waits for the answer. Its process ends when the client leaves.
+    /// Client that waits for the answer. If it disconnects, the process is ended.
     let client: WaitingClient
 
     func with(_ option: String) -> QuestionRun {
@@ -52,10 +52,10 @@ struct QuestionRun {
         return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
     }
 
-    /// Runs a question. An answer that is kept gets the given name.
+    /// Runs a question and returns the answer. If the answer is kept, its file gets the name.
     private func run(_ question: LogQuestion, _ spool: AnswerSpool, _ name: String) throws(SystemError) -> HTTPResponse
     {
-        // A bundle is a file that the process writes beside the log, where there is room for it.
+        // The process writes a bundle to a file beside the log, where there is space for it.
         let isFile = question.form == .bundle
         let output = AnswerOutput(
             spool, name, most: question.isInParts && !isFile ? Limits.maximumAnswerBytes : Limits.maximumQuestionBytes)
@@ -63,7 +63,7 @@ struct QuestionRun {
         defer { if !isKept { spool.remove(name) } }
         let end = try run(words(question) + (isFile ? ["\(spool.directory.path)/\(name)"] : []), output)
         guard case .answered(let code, let said) = end else { return refusal(end) }
-        // The question was wrong: `tidewire: what is wrong`.
+        // Exit code 2 means that the question was wrong; the output is `tidewire: reason`.
         if code == 2 { return .message(.badRequest, Self.plain(said)) }
         let file = try? spool.directory.open(name, for: .reading)
         let size = isFile ? try file?.size() ?? 0 : UInt64(output.count)
@@ -91,9 +91,11 @@ struct QuestionRun {
     /// Result of the process.
     private enum End {
         case answered(Int32, said: String)
+        /// The answer exceeds the limit in bytes.
         case tooMuch(Int)
+        /// The process did not end before the deadline.
         case late
-        /// The client left.
+        /// The client has disconnected.
         case abandoned
         /// A signal ended the process.
         case broken
@@ -115,7 +117,7 @@ struct QuestionRun {
         defer { for end in [output.reading, errors.reading] { ByteStream.close(end) } }
         let deadline = Clock.monotonicNanoseconds() + Limits.questionTimeLimit.wholeNanoseconds
         guard try gather(output.reading, until: deadline, into: printed) else { return end(process, deadline, printed) }
-        // Messages beside the answer fit into a pipe; a process that waits for more room than that is ended here.
+        // A process whose messages exceed the pipe's buffer waits without end, and is ended at the deadline.
         guard let ending = process.wait(milliseconds: left(until: deadline)) else {
             return end(process, deadline, printed)
         }
@@ -133,10 +135,11 @@ struct QuestionRun {
         return now < deadline ? max(1, Int((deadline - now) / 1_000_000)) : 0
     }
 
-    /// Pause between two checks whether the client is still there.
+    /// Pause in milliseconds between two checks if the client is still connected.
     private static let patienceMilliseconds = 200
 
-    /// Reads the output. False if the answer is too large, the time is up first, or no client waits for it any more.
+    /// Reads the process's output. Returns false if it is too large, at the deadline, or if the client has
+    /// disconnected.
     private func gather(
         _ descriptor: Int32, until deadline: UInt64, into output: AnswerOutput
     ) throws(SystemError) -> Bool {
@@ -176,7 +179,7 @@ struct QuestionRun {
         }
     }
 
-    /// Removes the log's path from the text. Clients of the API must not learn where the log lies on the hub's machine.
+    /// Removes the log's path from the text, because clients of the API must not learn it.
     private func withoutPaths(_ said: String) -> String {
         let parent = place.log.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
         return said.replacing(place.log, with: "the log").replacing(parent + "/", with: "")
@@ -187,7 +190,8 @@ struct QuestionRun {
     }
 }
 
-/// Output of a process: as much as one response takes, and the whole in a file if there is more.
+/// Output of a process: the first part in memory, as much as one response takes. If there is more, all of it is in a
+/// file.
 private final class AnswerOutput {
     private let spool: AnswerSpool?
     private let name: String
