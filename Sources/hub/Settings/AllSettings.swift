@@ -1,14 +1,14 @@
 import Diagnostics
 import Net
 
-/// All settings, each declared once: its name, its allowed values, its meaning, and the type with which the program
-/// reads it, by its property's name.
+/// All settings, each declared once: its name, its allowed values, its meaning, and the type of its value in the
+/// program. The property's name is the name in the program.
 public struct AllSettings: Sendable {
     static let declared = AllSettings()
 
     // MARK: Database
 
-    /// Address that is not marked secret as a whole, because it is shown without the secrets in it.
+    /// Address of the database. It is not a secret as a whole: the program shows it without the secrets in it.
     public let databaseURL = TypedSetting(
         "database_url", .database, .connection,
         "The address of the database that the hub follows.")
@@ -255,8 +255,8 @@ public struct AllSettings: Sendable {
         default: "100", aliases: ["TENANT_MAX_CHANNELS_PER_CLIENT"],
         "The most channels that one connection may join.")
 
-    // Rates are means over some seconds. The reference server's own rates (100 events and 100 joins a second) close the
-    // channels of a small application.
+    // Rates are averages over some seconds. The reference server's own defaults (100 events and 100 joins a second)
+    // would close channels of a small application.
 
     public let joinsPerSecond = TypedSetting(
         "max_joins_per_second", .limits, .integer(0...Limits.maximumRate), default: "2500",
@@ -355,7 +355,7 @@ public struct AllSettings: Sendable {
         .choice(
             Log.Level.allCases.map { ($0.rawValue, $0) },
             synonyms: [
-                // Words that LOG_LEVEL of the reference container may have.
+                // Words that the reference container's LOG_LEVEL may have.
                 "warn": "warning", "notice": "info", "critical": "error", "alert": "error", "emergency": "error",
             ]),
         default: "info", aliases: ["LOG_LEVEL"], "The lowest level of the lines that are logged.")

@@ -1,8 +1,9 @@
-/// Clients that the hub recognizes when they come back after a cut, and that then resume.
+/// Clients that the hub recognizes and resumes unasked when they reconnect.
 public enum CatchUpScope: String, Sendable, CaseIterable {
-    /// Clients with a login's session in the token, or with a name in the address.
+    /// Clients with a session in their token, or with a `client_id` in their address.
     case sessions = "on"
-    /// Clients with a name in the address, and no others.
+    /// Only clients with a `client_id` in their address.
     case named = "client_id"
+    /// No clients.
     case nobody = "off"
 }

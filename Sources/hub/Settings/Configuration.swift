@@ -1,28 +1,28 @@
 import Net
 
-/// All decisions of the operator, parsed and checked. Flags, environment, file and defaults give the values, and each
-/// value remembers its source.
+/// All settings, parsed and checked. Values are from flags, the environment, the file and defaults, and each value
+/// remembers its source.
 ///
 /// `configuration.slot` is the value of the setting that `AllSettings.slot` declares.
 @dynamicMemberLookup
 public struct Configuration: Sendable {
-    /// One row of `tidewire config`.
+    /// Row of the output of `tidewire config`.
     public struct Effective: Sendable {
         public let setting: Setting
-        /// The value as the configuration file would write it, secrets hidden; empty when there is none.
+        /// Value as the configuration file would contain it, with secrets hidden; empty if there is none.
         public let shown: String
         public let source: SettingSource
         public let isDefault: Bool
     }
 
     private let settings: ResolvedSettings
-    /// The configuration file that was read, if any.
+    /// Path of the configuration file that was read; nil if there was none.
     public let file: String?
-    /// Environment variables that the reference server knows and that have no effect here.
+    /// Environment variables that the reference server uses and that have no effect on the hub.
     public let variablesWithoutEffect: [String]
 
-    /// Finds and checks every setting: an override wins over the environment, which wins over the file, which wins over
-    /// the default. Throws all problems at once, so that they can be put right at once.
+    /// Reads and checks all settings. An override replaces the environment's value, which replaces the file's, which
+    /// replaces the default. Throws all problems together, so that the operator can correct them together.
     public static func load(
         overrides: [SettingOverride] = [], file path: String? = nil,
         surroundings: ConfigurationSurroundings = .ofThisProcess
@@ -52,7 +52,7 @@ public struct Configuration: Sendable {
 
     public func source(of setting: Setting) -> SettingSource { settings.source(of: setting) }
 
-    /// All settings in the order of their declaration.
+    /// All settings with their values, in the order of their declaration.
     public var effective: [Effective] { settings.effective }
 }
 

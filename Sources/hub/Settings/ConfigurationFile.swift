@@ -1,7 +1,7 @@
 import Diagnostics
 
-/// A file of `name = value` lines in the syntax of postgresql.conf ("Setting Parameters via the Configuration File"):
-/// the `=` may be left out, `#` begins a comment, and values other than plain words and numbers stand in single quotes.
+/// File of `name = value` lines in the syntax of postgresql.conf ("Setting Parameters via the Configuration File"). The
+/// `=` is optional, `#` begins a comment, and values other than plain words and numbers are in single quotes.
 struct ConfigurationFile {
     struct Line: Equatable {
         let number: Int
@@ -9,7 +9,7 @@ struct ConfigurationFile {
         let value: String
     }
 
-    /// Mistake in a line. The line itself is not repeated, because it may hold a secret.
+    /// Mistake in a line. It does not repeat the line, which may contain a secret.
     struct Mistake: Equatable {
         let line: Int
         let message: String
@@ -40,7 +40,7 @@ extension [UInt8] {
     }
 }
 
-/// Parser of one line, from its beginning.
+/// Parser of a single line.
 struct ConfigurationLineParser {
     struct Mistake: Error {
         let message: String
@@ -106,7 +106,7 @@ struct ConfigurationLineParser {
         return Array(value)
     }
 
-    /// Reads a quoted value. Two quotes make one, and a backslash has the same effect as in PostgreSQL's own files.
+    /// Reads a quoted value. Two quotes stand for one, and a backslash has the same meaning as in postgresql.conf.
     private mutating func takeQuoted() throws(Mistake) -> [UInt8] {
         rest.removeFirst()
         var value: [UInt8] = []

@@ -1,4 +1,4 @@
-/// A `tidewire.conf` to begin with: every setting with its meaning and its default, all commented out.
+/// Text of a first `tidewire.conf`: every setting with its meaning and its default, commented out.
 public enum ConfigurationSample {
     public static func text(surroundings: ConfigurationSurroundings = .ofThisProcess) -> String {
         let groups = Setting.Group.allCases.map { group in

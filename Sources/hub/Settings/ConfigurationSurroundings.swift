@@ -2,7 +2,7 @@ import Diagnostics
 import FoundationEssentials
 import Glibc
 
-/// Environment, user and files from which a configuration is read, besides the command line. Tests bring their own.
+/// Environment, user and files from which a configuration is read, besides the command line. Tests make their own.
 public struct ConfigurationSurroundings: Sendable {
     public enum Content: Sendable {
         case missing
@@ -22,7 +22,7 @@ public struct ConfigurationSurroundings: Sendable {
         self.readFile = readFile
     }
 
-    /// Returns surroundings with these variables and nothing else.
+    /// Returns surroundings with these environment variables, and without files.
     public static func only(_ environment: [String: String] = [:]) -> ConfigurationSurroundings {
         ConfigurationSurroundings(environment: environment, isRoot: false) { _ in .missing }
     }
@@ -35,8 +35,8 @@ public struct ConfigurationSurroundings: Sendable {
 
     @Sendable
     private static func readFile(at path: String) -> Content {
-        // This path means no file at all, in place of the usual ones. A special case is needed, because ways of reading
-        // the path differ.
+        // This path stands for an empty file, in place of the usual ones. It is a special case, because reading the
+        // path may fail in some ways.
         if path == "/dev/null" { return .bytes([]) }
         var isDirectory = false
         guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else { return .missing }
@@ -54,7 +54,7 @@ public struct ConfigurationSurroundings: Sendable {
 }
 
 extension ConfigurationSurroundings {
-    /// Surroundings of the same machine and user, with nothing configured.
+    /// Surroundings of the same machine and user, but without any settings.
     public var withoutSettings: ConfigurationSurroundings {
         ConfigurationSurroundings(
             environment: environment.filter { ["HOME", "XDG_STATE_HOME"].contains($0.key) }, isRoot: isRoot,

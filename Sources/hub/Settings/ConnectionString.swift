@@ -1,7 +1,8 @@
-/// Address of PostgreSQL, as libpq takes it: a URL or `key=value` pairs ("Connection Strings" in libpq's manual).
+/// Address of a PostgreSQL database in libpq's form: a URL or `key=value` pairs ("Connection Strings" in libpq's
+/// manual).
 ///
-/// The hub parses the text only to find mistakes early and to show the text without its secrets. The hub connects with
-/// the text as given. A text that this parser cannot read is refused, because a part of a password might then be shown.
+/// The hub parses the text only to find mistakes early and to show it without secrets. It connects with the text as
+/// given. A text that this parser cannot read is refused, because otherwise parts of a password might be shown.
 public struct ConnectionString: Sendable, Equatable {
     private let text: Secret
 
@@ -15,12 +16,13 @@ public struct ConnectionString: Sendable, Equatable {
     }
 
     public enum Encryption: Sendable, Equatable {
+        /// Connections must be encrypted.
         case required
-        /// The path of the authority's certificate.
+        /// The server's certificate is checked. The value is the path of the authority's certificate.
         case checked(against: String)
     }
 
-    /// Creates an address from parts, as the environment of the reference container names them.
+    /// Creates an address from its parts, which the reference container has as separate variables.
     public init(
         host: String, port: UInt16, user: String, password: String?, database: String, encryption: Encryption? = nil
     ) {
@@ -35,13 +37,13 @@ public struct ConnectionString: Sendable, Equatable {
         redacted = KeyValueConnection.redacted(pairs)
     }
 
-    /// Text with the password, for libpq only.
+    /// Text with the password, only for libpq.
     public var revealed: String {
         text.revealed
     }
 
-    /// Returns the text without its secrets; nil if it cannot be read. RFC 3986 lets the scheme be in any case; libpq
-    /// does not.
+    /// Returns the text without its secrets; nil if it cannot be read. The scheme must be in lower case: RFC 3986
+    /// allows any case, but libpq does not.
     private static func redact(_ text: String) -> String? {
         for scheme in ["postgresql://", "postgres://"] where text.hasPrefix(scheme) {
             return URLConnection(text.dropFirst(scheme.count)).map { scheme + $0.redacted }
@@ -49,7 +51,7 @@ public struct ConnectionString: Sendable, Equatable {
         return KeyValueConnection.pairs(text).map(KeyValueConnection.redacted)
     }
 
-    /// True for parameters of libpq whose values are secrets. Some names cover parameters that later versions may add.
+    /// True for parameters of libpq with secret values. The rule also covers names that later versions may add.
     static func isSecret(_ parameter: String) -> Bool {
         ["password", "secret", "key", "token"].contains { parameter.lowercased().contains($0) } && parameter != "sslkey"
     }
@@ -61,8 +63,8 @@ extension ConnectionString: CustomStringConvertible {
     }
 }
 
-/// URL `[user[:password]@][host[:port],…][/database][?name=value&…]`, read as libpq's `conninfo_uri_parse_options`
-/// reads it.
+/// URL `[user[:password]@][host[:port],…][/database][?name=value&…]`, parsed as libpq's `conninfo_uri_parse_options`
+/// does.
 private struct URLConnection {
     let redacted: String
 
@@ -85,7 +87,7 @@ private struct URLConnection {
         redacted = shownCredentials + "@" + hosts + database + shown
     }
 
-    /// Returns the credentials, which end at the first `@`, unless a `/` comes before it.
+    /// Removes and returns the credentials, which end at the first `@`; nil if a `/` precedes it or there is none.
     private static func takeCredentials(_ rest: inout Substring) -> Substring? {
         guard let end = rest.firstIndex(where: { $0 == "@" || $0 == "/" }), rest[end] == "@" else { return nil }
         defer { rest = rest[rest.index(after: end)...] }
@@ -111,14 +113,14 @@ private struct URLConnection {
         return "?" + shown.joined(separator: "&")
     }
 
-    /// True if all hosts are valid. An `@` is not: it would be the end of a password whose own `@` was not written as
-    /// `%40`.
+    /// True if all hosts are valid. A host with an `@` is refused: the `@` may belong to a password that contains
+    /// another one without `%40`.
     private static func areHosts(_ hosts: Substring) -> Bool {
         hosts.isEmpty || hosts.split(separator: ",", omittingEmptySubsequences: false).allSatisfy(isHost)
     }
 
-    /// True if the database is valid. An `@` is not: in `postgres://user:12/34@host` libpq takes `user` for the host
-    /// and `34@host` for the database.
+    /// True if the database's name is valid. A name with an `@` is refused: in `postgres://user:12/34@host`, libpq
+    /// reads `user` as the host and `34@host` as the database.
     private static func isDatabase(_ text: Substring) -> Bool {
         isEncoded(text) && !text.contains("@")
     }
@@ -139,7 +141,7 @@ private struct URLConnection {
         decoded(text) != nil
     }
 
-    /// Returns the text without percent encoding. Returns nil if a `%` is not followed by two hexadecimal digits, or
+    /// Returns the text without percent encoding. Returns nil if a `%` is not followed by two hexadecimal digits, or if
     /// the result is not UTF-8.
     private static func decoded(_ text: Substring) -> String? {
         var bytes: [UInt8] = []
@@ -159,8 +161,8 @@ private struct URLConnection {
     }
 }
 
-/// Pairs such as `host=localhost password='it\'s'`, read as libpq's `conninfo_parse` reads them. A backslash takes the
-/// next character as it is, inside quotes and outside.
+/// Pairs such as `host=localhost password='it\'s'`, parsed as libpq's `conninfo_parse` does. After a backslash, the
+/// next character is literal, inside and outside of quotes.
 private enum KeyValueConnection {
     typealias Pair = (name: String, value: String)
 

@@ -1,6 +1,6 @@
-/// Settings from the environment: the hub's own names, and those of the reference container.
+/// Settings from the environment, by the hub's own names and by those of the reference container.
 extension GivenSettings {
-    /// Reads all variables. An empty variable counts as unset, since compose files pass on missing values that way.
+    /// Reads all variables. An empty variable counts as unset, because compose files pass missing values in this way.
     mutating func readEnvironment(of surroundings: ConfigurationSurroundings) {
         readReferenceNames(surroundings)
         for setting in Setting.all {
@@ -10,7 +10,8 @@ extension GivenSettings {
         reportUnknownVariables(surroundings)
     }
 
-    /// Reads the reference container's names, which are weaker than the hub's own and stronger than the file.
+    /// Reads variables by the reference container's names. They replace the file's values, and the hub's own names
+    /// replace them.
     private mutating func readReferenceNames(_ surroundings: ConfigurationSurroundings) {
         for setting in Setting.all {
             for name in setting.aliases {
@@ -30,7 +31,7 @@ extension GivenSettings {
         give(setting, "\(milliseconds)ms", from: .environment([name]))
     }
 
-    /// Reads `PORT`, which replaces the port only; the host stays as the file says.
+    /// Reads `PORT`, which replaces only the port of `listen`. The host is that of the file or the default.
     private mutating func readPort(_ surroundings: ConfigurationSurroundings) {
         guard let text = surroundings.nonEmpty("PORT") else { return }
         guard let port = ListenAddress.port(Substring(text)) else {
@@ -42,8 +43,8 @@ extension GivenSettings {
         give(listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
     }
 
-    /// Reads the parts of the database's address. For missing parts the reference's own defaults apply, except for the
-    /// password.
+    /// Reads the parts of the database's address. For missing parts the reference container's defaults apply, except
+    /// for the password.
     private mutating func readDatabaseParts(_ surroundings: ConfigurationSurroundings) {
         let setting = Setting(\.databaseURL)
         let names = ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"]
@@ -61,8 +62,8 @@ extension GivenSettings {
         give(setting, connection.revealed, from: .environment(names))
     }
 
-    /// Reads how connections are encrypted. If an authority's certificate is given, the server's is checked, as in the
-    /// reference.
+    /// Reads how connections are encrypted. If the certificate of an authority is given, the server's certificate is
+    /// checked, as in the reference container.
     private mutating func readEncryption(_ surroundings: ConfigurationSurroundings) -> ConnectionString.Encryption? {
         guard let text = surroundings.nonEmpty("DB_SSL") else { return nil }
         guard let isAsked = BooleanText.read(text) else {
@@ -73,7 +74,8 @@ extension GivenSettings {
         return surroundings.nonEmpty("DB_SSL_CA_CERT").map { .checked(against: $0) } ?? .required
     }
 
-    /// Applies `SLOT_NAME_SUFFIX`, which extends the default slot's name; a slot that is named keeps its name.
+    /// Applies `SLOT_NAME_SUFFIX`, which is appended to the default name of the slot. A configured slot name is not
+    /// changed.
     mutating func applySlotSuffix(of surroundings: ConfigurationSurroundings) {
         let setting = Setting(\.slot)
         guard let suffix = surroundings.nonEmpty("SLOT_NAME_SUFFIX"), self[setting] == nil,
@@ -91,7 +93,7 @@ extension GivenSettings {
         }
     }
 
-    /// True for a variable that Kubernetes gives every container for a Service that is called tidewire:
+    /// True for a variable that Kubernetes sets in each container if a Service is called tidewire:
     /// `TIDEWIRE_SERVICE_HOST`, `TIDEWIRE_SERVICE_PORT_HTTP`, `TIDEWIRE_PORT`, `TIDEWIRE_PORT_4000_TCP_ADDR` …
     private static func isServiceLink(_ name: String) -> Bool {
         let rest = name.dropFirst(Setting.environmentPrefix.count)

@@ -4,11 +4,12 @@ import Diagnostics
 extension GivenSettings {
     static let usualFiles = ["./tidewire.conf", "/etc/tidewire/tidewire.conf"]
     static let fileVariable = Setting.environmentPrefix + "CONFIG"
-    /// Variable with the place of PostgreSQL's programs, for programs that start a server (`tidewire dev`, tests). The
-    /// variable is not a setting of the hub.
+    /// Variable with the directory of PostgreSQL's programs, for commands that start a server (`tidewire dev`) and for
+    /// tests. It is no setting of the hub.
     static let serverVariable = Setting.environmentPrefix + "PG_BINDIR"
 
-    /// Reads the file that was asked for, or else the first of the usual ones that exists. Returns its path.
+    /// Reads the requested file, or else the first of the usual files that exists. Returns its path; nil if none was
+    /// read.
     mutating func readFile(named path: String?, in surroundings: ConfigurationSurroundings) -> String? {
         if let path { return readAsked(path, by: "--config", in: surroundings) }
         if let path = surroundings.nonEmpty(Self.fileVariable) {
@@ -17,7 +18,7 @@ extension GivenSettings {
         return Self.usualFiles.first { read($0, depth: 0, in: surroundings) }
     }
 
-    /// Reads a file that was asked for by name, so that a missing file is an error.
+    /// Reads a file that was requested by name, so that a missing file is an error.
     private mutating func readAsked(
         _ path: String, by place: String, in surroundings: ConfigurationSurroundings
     ) -> String? {
@@ -26,7 +27,7 @@ extension GivenSettings {
         return nil
     }
 
-    /// Reads a file. False if there is no such file.
+    /// Reads a file. Returns false if it does not exist.
     private mutating func read(_ path: String, depth: Int, in surroundings: ConfigurationSurroundings) -> Bool {
         switch surroundings.readFile(path) {
         case .missing: return false
@@ -58,7 +59,7 @@ extension GivenSettings {
         give(setting, line.value, from: .file(path: path, line: line.number))
     }
 
-    /// Reads an included file. A relative path starts at the directory of the file that includes it, as in PostgreSQL.
+    /// Reads an included file. A relative path is relative to the including file's directory, as in PostgreSQL.
     private mutating func include(
         _ line: ConfigurationFile.Line, from path: String, depth: Int, in surroundings: ConfigurationSurroundings
     ) {

@@ -1,4 +1,4 @@
-/// Settings as they were found, not parsed yet, each with the source that wins; and the problems met on the way.
+/// Settings as texts before parsing, each from its strongest source, with the problems found so far.
 struct GivenSettings {
     struct Given {
         let text: String
@@ -10,7 +10,7 @@ struct GivenSettings {
     private(set) var values: [String: Given] = [:]
     private(set) var problems: [Problem] = []
 
-    /// Sets a value. Later calls win, so callers go from the weakest source to the strongest.
+    /// Sets a value. A later call replaces an earlier one, so callers begin with the weakest source.
     mutating func give(_ setting: Setting, _ text: String, from source: SettingSource) {
         values[setting.name] = Given(text: text, source: source)
     }

@@ -1,10 +1,11 @@
-/// Scope of the event log's record of clients' channels.
+/// Scope of what the event log records about clients' channels.
 public enum LedgerScope: String, Sendable, CaseIterable {
-    /// Like `ranges`, and for each change the clients to which it was sent and when.
+    /// Everything in `ranges`, and for each change the clients to which it was sent, with the time.
     case full
-    /// Joins and when they ended; clients that were refused, and clients that were told of a loss.
+    /// Joins with their ends, refused clients, and losses that clients were told about.
     case ranges
-    /// Clients that were refused, and clients that were told of a loss.
+    /// Refused clients, and losses that clients were told about.
     case exceptions
+    /// Nothing.
     case nothing = "off"
 }

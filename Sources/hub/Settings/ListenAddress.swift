@@ -1,4 +1,4 @@
-/// Address at which the hub listens: a host name or address, and a port. Port 0 lets the kernel choose a free one.
+/// Address on which the hub listens: a host name or IP address, and a port. With port 0 the kernel chooses a free one.
 public struct ListenAddress: Sendable, Equatable, CustomStringConvertible {
     public let host: String
     public let port: UInt16
@@ -8,7 +8,7 @@ public struct ListenAddress: Sendable, Equatable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Reads `host:port`. An IPv6 address stands in brackets, since its own colons would hide the port.
+    /// Parses `host:port`. An IPv6 address must be in brackets, because it contains colons.
     public init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":"), let port = Self.port(text[text.index(after: colon)...]) else {
             return nil

@@ -1,6 +1,6 @@
-/// Guess of the name that an operator meant, for a name that does not exist.
+/// Suggestion for a name that does not exist: the name that the operator probably meant.
 public enum NearestName {
-    /// Returns the closest candidate; nil if none is close enough, because a wrong guess helps less than none.
+    /// Returns the closest candidate; nil if none is close, because a wrong suggestion is worse than none.
     public static func to(_ name: String, among candidates: some Sequence<String>) -> String? {
         let name = name.lowercased()
         let closest = candidates.map { (name: $0, distance: distance(name, $0.lowercased())) }
@@ -9,8 +9,8 @@ public enum NearestName {
         return closest.name
     }
 
-    /// Returns the number of insertions, deletions, replacements and swaps of neighbours that lead from one text to the
-    /// other (the optimal string alignment distance). Only the last three rows are kept.
+    /// Returns the number of insertions, deletions, replacements and swaps of neighbours between two texts (the optimal
+    /// string alignment distance). Keeps only the last three rows of the matrix.
     static func distance(_ left: String, _ right: String) -> Int {
         let left = Array(left.utf8.prefix(longestCompared))
         let right = Array(right.utf8.prefix(longestCompared))
@@ -30,6 +30,7 @@ public enum NearestName {
         return previous[right.count]
     }
 
-    /// Number of bytes that are compared. The time is the product of the lengths, and the text may come from anyone.
+    /// Number of bytes that are compared. The time grows with the product of the lengths, and clients can send long
+    /// texts.
     private static let longestCompared = 100
 }

@@ -1,10 +1,10 @@
 import Auth
 import Diagnostics
 
-/// Meanings of opaque keys, as operators write them: `KEY = ROLE` or `KEY = TOKEN`, one a line or separated by commas.
-/// `#` begins a comment.
+/// Parser of the setting `api_keys`: `KEY = ROLE` or `KEY = TOKEN`, on separate lines or separated by commas. `#`
+/// begins a comment.
 enum OpaqueKeyList {
-    /// Mistake in the list. Its message never repeats a key, which is a secret.
+    /// Mistake in the list. Its message contains no key, because keys are secrets.
     struct Mistake: Error, Equatable {
         let message: String
     }

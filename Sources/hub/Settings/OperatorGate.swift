@@ -3,21 +3,24 @@ import Bytes
 import Diagnostics
 import WebSocket
 
-/// Gate for requests of operators. A request passes with a token that is signed by one of the operators' secrets and
-/// was not withdrawn. The gate checks the signature and the dates only; the token must have an end.
+/// Gate for operators' requests. A request passes with a token that is signed with one of the operators' secrets and is
+/// not on the blocklist. The gate checks the signature and the dates only; the token must have an expiry.
 ///
-/// If an operators' secret is the clients' secret too, as in the reference's own stack, every client has a token that
-/// is signed by it. A token with a role then passes only if the role is the service's; health is told to all.
+/// In the reference's stack, an operators' secret is also the clients' secret, so that every client has a token signed
+/// with it. Then a token with a role passes only if it is the service's role; for health, any role passes.
 public struct OperatorGate: Sendable {
     fileprivate static let roles: Set = ["service_role", "supabase_admin"]
 
     private let keys: [OperatorKey]
     private let withdrawn: Set<String>
 
+    /// Creates a gate.
+    ///
     /// - Parameters:
-    ///   - longest: longest validity of a token, so that each must have an end; nil if it need not end.
+    ///   - secrets: secrets of operators; with none, no request passes.
+    ///   - longest: maximum validity of a token, which must then have an expiry; nil if it need not have one.
     ///   - withdrawn: tokens that are refused, separated by commas.
-    ///   - clients: the secret of clients' tokens.
+    ///   - clients: secret of clients' tokens.
     init(
         _ secrets: [Secret], within longest: Duration? = Limits.longestOperatorToken, withdrawn: Secret?,
         clients: Secret?
@@ -31,17 +34,17 @@ public struct OperatorGate: Sendable {
         self.withdrawn = Set(tokens.map { String($0).filter { !$0.isWhitespace } })
     }
 
-    /// True if there is any secret. Without one, nobody is an operator.
+    /// True if there is a secret. Without one, no request passes.
     public var hasOperators: Bool { !keys.isEmpty }
 
     /// Purpose of a request.
     public enum Concern: Sendable {
         case everything
-        /// The reference's own health check, which uses a client's token.
+        /// Health check of the reference's stack, which uses a client's token.
         case health
     }
 
-    /// True if the request may pass. The scheme of its header must be exactly `Bearer`.
+    /// True if the request may pass. The scheme in its `Authorization` header must be exactly `Bearer`.
     public func admits(_ request: HTTPRequest, for concern: Concern = .everything, at now: Int64) -> Bool {
         guard let header = request.header("authorization"), header.hasPrefix("Bearer ") else { return false }
         let text = String(header.dropFirst("Bearer ".count))
@@ -51,11 +54,12 @@ public struct OperatorGate: Sendable {
     }
 }
 
-/// Secret of operators, with the rules for tokens that are signed by it.
+/// Secret of operators, with the rules for tokens that are signed with it.
 private struct OperatorKey: Sendable {
     let verifier: TokenVerifier
-    /// Longest validity of a token in seconds; nil if it need not end.
+    /// Maximum validity of a token in seconds; nil if it need not have an expiry.
     let longest: Int64?
+    /// True if the secret is also that of clients' tokens.
     let isOfClients: Bool
 
     func admits(_ token: [UInt8], for concern: OperatorGate.Concern, at now: Int64) -> Bool {

@@ -1,11 +1,11 @@
-/// Name and version of the program, for `tidewire version`, the first log line, and the name that PostgreSQL shows for
-/// the hub's connections.
+/// Name and version of the program, for `tidewire version`, the first log line, and the name of the hub's connections
+/// in PostgreSQL.
 public enum Product {
     public static let name = "tidewire"
     public static let version = "1.0.0"
 
-    /// Version of Swift. The language does not tell its exact version to programs; the compiler's conditions tell it
-    /// closely enough.
+    /// Version of the Swift compiler. Programs cannot read the exact version, so it is derived from compiler
+    /// conditions.
     public static var swift: String {
         #if compiler(>=6.4)
             "6.4 or later"

@@ -1,5 +1,5 @@
-/// Variables that the reference container knows and that have no effect here. The hub accepts these variables, so that
-/// only the image has to be changed, and lists them, so that nobody waits for an effect.
+/// Variables that the reference container uses and that have no effect on the hub. The hub accepts them, so that
+/// operators can replace the image without other changes, and lists them, so that operators expect no effect.
 enum ReferenceVariables {
     private static let names: Set<String> = [
         "APP_NAME", "SECRET_KEY_BASE", "RUN_JANITOR", "DISABLE_HEALTHCHECK_LOGGING", "RLIMIT_NOFILE",

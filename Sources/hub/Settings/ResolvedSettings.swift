@@ -1,4 +1,4 @@
-/// Given settings and defaults, each parsed as its type says.
+/// Values of all settings, parsed by their types, from the given texts and the defaults.
 struct ResolvedSettings {
     private struct Resolved {
         let value: SettingValue
@@ -26,7 +26,7 @@ struct ResolvedSettings {
         }
     }
 
-    /// Checks settings that make sense only together.
+    /// Checks settings that depend on each other.
     mutating func checkTogether() {
         let (certificate, key) = (values[Setting(\.tlsCertificate).name], values[Setting(\.tlsKey).name])
         if let certificate, key == nil {
@@ -52,7 +52,8 @@ struct ResolvedSettings {
         return value
     }
 
-    /// Reports a malformed value. The text is repeated, since that helps to find it, unless it may hold a secret.
+    /// Reports a malformed value. The report contains the text, to help the operator find it, unless it may contain a
+    /// secret.
     private mutating func report(_ setting: Setting, _ found: GivenSettings.Given, expected: String) {
         let repeated = setting.type.mayHoldSecret ? " (what was given is not shown)" : ", not \"\(found.text)\""
         report(found.source, "\(setting.name): expected \(expected)\(repeated)")
@@ -71,13 +72,12 @@ struct ResolvedSettings {
         values[setting.name]?.source ?? .builtIn
     }
 
-    /// Returns the value as text. A default is shown in the words in which it is documented: 72h, though 3d is the
-    /// same.
+    /// Returns the value as text. A default is shown as it is documented: 72h, although 3d is the same duration.
     private func shown(_ resolved: Resolved, _ setting: Setting) -> String {
         resolved.isDefault ? setting.defaultText ?? resolved.value.shown : resolved.value.shown
     }
 
-    /// Value of a setting. Its type is checked when it is read, so a mismatch here is a mistake in this program.
+    /// Value of a setting. Its type was checked when it was parsed, so a mismatch is a mistake in this program.
     subscript<Value>(key: SettingKey<Value>) -> Value {
         let declaration = AllSettings.declared[keyPath: key]
         guard let value = declaration.value(values[declaration.setting.name]?.value) else {
@@ -92,8 +92,8 @@ extension ConfigurationSurroundings {
         setting == Setting(\.dataDirectory) ? defaultDataDirectory : setting.defaultText
     }
 
-    /// Directory at the Filesystem Hierarchy Standard's place for a service, or the XDG Base Directory Specification's
-    /// for a person.
+    /// Directory that the Filesystem Hierarchy Standard (for root) or the XDG Base Directory Specification (for others)
+    /// gives.
     private var defaultDataDirectory: String {
         if isRoot { return "/var/lib/tidewire" }
         if let state = nonEmpty("XDG_STATE_HOME") { return state + "/tidewire" }

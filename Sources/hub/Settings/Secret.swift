@@ -1,4 +1,4 @@
-/// Text that is used and never shown: printing, interpolating or dumping it gives asterisks.
+/// Text that is never shown: printing, interpolating or dumping it gives asterisks.
 public struct Secret: Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     static let mask = "********"
 
@@ -8,7 +8,7 @@ public struct Secret: Sendable, Equatable, CustomStringConvertible, CustomDebugS
         self.text = text
     }
 
-    /// Text of the secret. There is no other way to the text, so that every use of it can be found by this name.
+    /// Text of the secret. This is the only way to read it, so that all uses can be found by this name.
     public var revealed: String {
         text
     }

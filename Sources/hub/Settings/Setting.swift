@@ -1,5 +1,5 @@
-/// Setting that the operator can decide: its name in `tidewire.conf`, from which the names of its flag and its
-/// environment variable follow, and its allowed values.
+/// Setting that the operator can change: its name in `tidewire.conf` and its allowed values. The names of its flag and
+/// its environment variable are derived from its name.
 public struct Setting: Sendable {
     public enum Group: String, CaseIterable, Sendable {
         case database = "Database"
@@ -14,16 +14,15 @@ public struct Setting: Sendable {
     public let name: String
     public let group: Group
     public let type: SettingType
-    /// Default in the words of the configuration file; nil if there is none, or if it depends on the user that runs the
-    /// hub.
+    /// Default as in the configuration file; nil if there is none, or if it depends on the user that runs the hub.
     public let defaultText: String?
-    /// Meaning in one line, for tables and help.
+    /// Meaning in one sentence, for tables and help.
     public let summary: String
-    /// Variables of the reference's container with the same meaning, the weaker ones first. Durations are milliseconds
-    /// there.
+    /// Variables of the reference container with the same meaning; later ones replace earlier ones. Durations in them
+    /// are in milliseconds.
     let aliases: [String]
 
-    /// Name of the flag without the dashes before it: `data_dir` → `data-dir`.
+    /// Name of the flag without its dashes: `data_dir` → `data-dir`.
     public var flag: String {
         String(name.map { $0 == "_" ? "-" : $0 })
     }
@@ -56,7 +55,7 @@ extension Setting {
 }
 
 extension Setting: Hashable {
-    /// True if the names are equal, since names are unique.
+    /// True if the names are equal, because names are unique.
     public static func == (left: Setting, right: Setting) -> Bool {
         left.name == right.name
     }

@@ -2,10 +2,10 @@
 public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
     case builtIn
     case file(path: String, line: Int)
-    /// The variables from which the value was read; more than one if several make the value together.
+    /// Variables from which the value was read; several if they make up the value together.
     case environment([String])
     case flag(String)
-    /// A command that decided the value, such as `tidewire dev` for its own database.
+    /// Command that set the value, such as `tidewire dev` for its own database.
     case command(String)
 
     public var description: String {
@@ -19,7 +19,7 @@ public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// Setting that is given outside file and environment.
+/// Value of a setting that is given neither in the environment nor in a file.
 public struct SettingOverride: Sendable {
     let setting: Setting
     let text: String
@@ -31,13 +31,13 @@ public struct SettingOverride: Sendable {
         self.source = source
     }
 
-    /// Returns a setting that is given as an option of a command.
+    /// Returns the value that an option of a command gives.
     public static func flag(_ setting: Setting, _ text: String) -> SettingOverride {
         SettingOverride(setting, text, from: .flag("--\(setting.flag)"))
     }
 }
 
-/// All problems of a configuration, each with its place.
+/// Error with all problems of a configuration, each with its place.
 public struct ConfigurationFailure: Error, Equatable, CustomStringConvertible {
     public struct Problem: Sendable, Equatable, CustomStringConvertible {
         public let place: String

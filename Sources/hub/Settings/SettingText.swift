@@ -2,8 +2,8 @@ import Auth
 import Bytes
 import Diagnostics
 
-/// Words for a Bool. PostgreSQL takes any unambiguous beginning of these words; the hub takes only whole words, so that
-/// a typing error is seen.
+/// Words for a Bool. PostgreSQL accepts unambiguous beginnings of these words. The hub accepts whole words only, to
+/// find typing errors.
 enum BooleanText {
     static func read(_ text: String) -> Bool? {
         switch text.lowercased() {
@@ -30,8 +30,8 @@ enum ClaimText {
 }
 
 public enum IdentifierText {
-    /// True for a valid slot name, as in `ReplicationSlotValidateName`: lower case letters, digits and underscores,
-    /// shorter than NAMEDATALEN.
+    /// True for a valid slot name, as in PostgreSQL's `ReplicationSlotValidateName`: lower case letters, digits and
+    /// underscores, shorter than NAMEDATALEN.
     public static func isSlotName(_ text: String) -> Bool {
         isIdentifier(text)
             && text.utf8.allSatisfy { byte in
@@ -48,7 +48,7 @@ public enum IdentifierText {
     }
 }
 
-/// Number followed by its unit, as in `1.5GB`; like PostgreSQL, the hub allows spaces between the two.
+/// Number followed by its unit, as in `1.5GB`. Like PostgreSQL, the hub allows spaces between them.
 private struct Quantity {
     let number: Double
     let unit: String
@@ -61,7 +61,7 @@ private struct Quantity {
     }
 }
 
-/// Sizes as PostgreSQL writes them: units are case-sensitive and multiples of 1024. A bare number counts bytes.
+/// Sizes in PostgreSQL's form: units are case-sensitive and multiples of 1024. A number without a unit counts bytes.
 public enum SizeText {
     private static let units: [(name: String, bytes: Int64)] = [
         ("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10), ("B", 1),
@@ -81,8 +81,8 @@ public enum SizeText {
     }
 }
 
-/// Durations as PostgreSQL writes them. A bare number other than 0 is refused, because a reader could take it for any
-/// unit.
+/// Durations in PostgreSQL's form. A number without a unit is refused unless it is 0, because its unit would be
+/// unclear.
 public enum DurationText {
     private static let units: [(name: String, milliseconds: Int64)] = [
         ("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1),

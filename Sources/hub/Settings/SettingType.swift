@@ -1,32 +1,34 @@
 /// Type of a setting: its allowed values, and how their text is read.
 public enum SettingType: Sendable {
     case text
-    /// A text that is never shown.
+    /// Text that is never shown.
     case secret
-    /// The path of a directory.
+    /// Path of a directory.
     case path
+    /// Path of a file.
     case file
     case boolean
     case integer(ClosedRange<Int64>)
-    /// Bytes, e.g. `64MB`.
+    /// Number of bytes, such as `64MB`.
     case size(ClosedRange<Int64>)
-    /// A duration, e.g. `72h`.
+    /// Duration, such as `72h`.
     case duration(ClosedRange<Duration>)
-    /// One of a few words, with other spellings that mean the same.
+    /// One of the words. Each synonym stands for one of them.
     case choice([String], synonyms: [String: String])
     /// `host:port`.
     case address
-    /// A name that PostgreSQL takes for a replication slot.
+    /// Name that is valid for a replication slot.
     case slotName
-    /// Any name that PostgreSQL takes.
+    /// Name that is valid for any object in PostgreSQL.
     case identifier
+    /// Address of a PostgreSQL database.
     case connection
-    /// The content itself, which begins in a known way, or the path of a file that holds it.
+    /// The content itself, if the text begins with `begins`, or the path of a file with the content.
     case inlineOrFile(String, begins: String)
-    /// A JSON object of plain values.
+    /// JSON object whose values are no arrays or objects.
     case claimValues
 
-    /// True if a value is never shown, or not as a whole.
+    /// True if values are never shown, or only without their secret parts.
     public var isSecret: Bool {
         switch self {
         case .secret, .connection, .inlineOrFile: true
@@ -48,8 +50,8 @@ public enum SettingValue: Sendable, Equatable {
     case source(InlineOrFile)
 }
 
-/// Error for a text that is not a value of its setting's type; it says what is expected. The text itself is not in the
-/// error, since it may be a secret: the code that reports the problem decides whether to show it.
+/// Error for a text that is no value of its setting's type. It says what was expected. It does not contain the text,
+/// which may be a secret: the code that reports the error decides if it shows the text.
 public struct MalformedValue: Error, Equatable {
     public let expected: String
 }
@@ -102,12 +104,12 @@ extension SettingType {
         }
     }
 
-    /// True for a text that is not empty and has no zero byte, at which C would end it.
+    /// True for a text that is not empty and has no zero byte, where C would end it.
     private static func isText(_ text: String) -> Bool {
         !text.isEmpty && !text.utf8.contains(0)
     }
 
-    /// True if a given text may hold a secret, even if it is no value of the type.
+    /// True if a given text may contain a secret, even if it is not valid for the type.
     var mayHoldSecret: Bool {
         switch self {
         case .secret, .connection, .inlineOrFile: true
@@ -115,7 +117,7 @@ extension SettingType {
         }
     }
 
-    /// Returns the allowed whole number or size that is nearest to this one.
+    /// Returns the allowed number or size that is nearest to the given one.
     public func nearest(to number: Int) -> Int {
         switch self {
         case .integer(let range), .size(let range): Int(min(max(range.lowerBound, Int64(number)), range.upperBound))
@@ -125,7 +127,7 @@ extension SettingType {
 }
 
 extension SettingValue {
-    /// Value as the configuration file would write it, with secrets hidden.
+    /// Text as the configuration file would contain it, with secrets hidden.
     var shown: String {
         switch self {
         case .text(let text): text

@@ -2,30 +2,29 @@ import Auth
 import Bytes
 import Diagnostics
 
-/// Keys by which the hub recognizes clients and operators, from the settings and the files that they name. New keys
-/// read the files again.
+/// Keys by which the hub recognizes clients and operators, from the settings and the files that they name. Making new
+/// keys reads the files again.
 public struct TokenKeys: Sendable {
     public let clients: TokenVerifier
-    /// Verifier of tokens for the metrics; nil if everybody may see the metrics.
+    /// Verifier of tokens for the metrics; nil if no token is needed.
     public let metrics: TokenVerifier?
-    /// Gate for the metrics, which also refuses withdrawn tokens; nil if everybody may see the metrics.
+    /// Gate for the metrics, which also refuses tokens on the blocklist; nil if no token is needed.
     public let metricsGate: OperatorGate?
     public let operators: OperatorGate
-    /// Keys that are not used and why, for the log.
+    /// Notes about keys that are not used, with reasons, for the log.
     public let notes: [String]
-    /// Secrets with fewer bytes than the signatures that are made with them, with their settings.
+    /// Secrets that are shorter than the signatures made with them, with their settings.
     public let shortSecrets: [ShortSecret]
-    /// True if any client can be let in at all.
+    /// True if at least one key is configured, so that a client can connect.
     public let canRecogniseAnyone: Bool
 }
 
-/// Secret that can be found out by trying, from any token that is signed with it.
+/// Secret that is so short that anyone with a token signed with it could find it by trying.
 public struct ShortSecret: Sendable, Equatable {
     public let setting: String
     public let byteCount: Int
 
-    /// Minimum size of a secret. RFC 7518 §3.2: a key of the hash's size or larger must be used, which for HS256 is 32
-    /// bytes.
+    /// Minimum size of a secret in bytes. RFC 7518 §3.2 requires the size of the hash, which is 32 bytes for HS256.
     public static let soundBytes = 32
 }
 
@@ -41,7 +40,7 @@ extension Configuration {
         }
     }
 
-    /// Reads the files and checks every key.
+    /// Reads the files that the settings name, and checks every key.
     public func tokenKeys(
         surroundings: ConfigurationSurroundings = .ofThisProcess
     ) throws(ConfigurationFailure)
@@ -58,7 +57,7 @@ extension Configuration {
                 TokenVerifier(secret: $0.revealed, maximumBytes: Limits.maximumTokenBytes)
             },
             metricsGate: self.metricsSecret.map {
-                // A scraper's token is written into a file once, so it need not have an end.
+                // A scraper's token is written into a file once, so it need not have an expiry.
                 OperatorGate([$0], within: nil, withdrawn: self.metricsBlocklist, clients: nil)
             },
             operators: OperatorGate(

@@ -3,8 +3,8 @@ import Auth
 /// Setting together with the type of its value in the program.
 public struct TypedSetting<Value: Sendable>: Sendable {
     let setting: Setting
-    /// Returns the program's value from the setting's value, or from none; nil for a value of another type than the
-    /// setting's.
+    /// Returns the program's value for the setting's value, which may be nil. Returns nil if the value has another type
+    /// than the setting.
     let value: @Sendable (SettingValue?) -> Value?
 
     private init(_ setting: Setting, _ value: @escaping @Sendable (SettingValue?) -> Value?) {
@@ -12,7 +12,8 @@ public struct TypedSetting<Value: Sendable>: Sendable {
         self.value = value
     }
 
-    /// Creates a setting that always has a value. Its default is nil if it depends on the user that runs the hub.
+    /// Creates a setting that always has a value. `defaultText` is nil if the default depends on the user that runs the
+    /// hub.
     init(
         _ name: String, _ group: Setting.Group, _ kind: SettingKind<Value>, default defaultText: String?,
         aliases: [String] = [], _ summary: String
@@ -22,7 +23,7 @@ public struct TypedSetting<Value: Sendable>: Sendable {
         self.init(setting) { $0.flatMap(kind.value) }
     }
 
-    /// Creates a setting that may be left out.
+    /// Creates a setting that may have no value.
     init<Given>(
         _ name: String, _ group: Setting.Group, _ kind: SettingKind<Given>, aliases: [String] = [], _ summary: String
     ) where Value == Given? {
@@ -36,16 +37,16 @@ public struct TypedSetting<Value: Sendable>: Sendable {
 }
 
 extension TypedSetting where Value: AdditiveArithmetic {
-    /// Setting with an optional value, where zero means no limit (nil).
+    /// Setting with an optional value: zero means no limit (nil).
     var unlessZero: TypedSetting<Value?> {
         TypedSetting<Value?>(setting) { [value] given in value(given).map { $0 == .zero ? nil : $0 } }
     }
 }
 
-/// Property of `AllSettings`, by which the value of a setting is read.
+/// Property of `AllSettings`, by which code reads the value of a setting.
 public typealias SettingKey<Value: Sendable> = KeyPath<AllSettings, TypedSetting<Value>>
 
-/// Common part of typed settings of all types.
+/// Typed setting without its type, for lists of settings of several types.
 protocol SettingDeclaration {
     var setting: Setting { get }
 }
@@ -63,7 +64,7 @@ struct SettingKind<Value: Sendable>: Sendable {
         self.value = value
     }
 
-    /// Returns a kind with a few words that each stand for a value.
+    /// Returns a kind with some words, each of which stands for a value.
     static func choice(_ words: [(String, Value)], synonyms: [String: String] = [:]) -> Self {
         Self(.choice(words.map(\.0), synonyms: synonyms)) { given in words.first { $0.0 == given.text }?.1 }
     }

@@ -1,6 +1,6 @@
 import Crypto
 
-/// Random UUIDs (RFC 9562, version 4) in their usual form.
+/// Generator of random UUIDs (RFC 9562, version 4) in their usual form.
 public enum UUIDText {
     public static func random() -> String {
         var bytes = Secrets.randomBytes(16)

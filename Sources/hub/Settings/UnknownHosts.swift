@@ -1,6 +1,6 @@
-/// Project that answers clients whose host name belongs to no project.
+/// Project that serves clients whose host name belongs to no project.
 public enum UnknownHosts: String, Sendable, CaseIterable {
-    /// The only project there is; none if there are several.
+    /// The only project, if there is only one; otherwise none.
     case single
     /// The settings' own project, even if there are others.
     case main
