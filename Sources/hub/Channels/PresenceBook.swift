@@ -128,8 +128,8 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: Messages to members
 
-    /// Appends the object of a `presence_state`: the presences of which the topic's members have been sent. A member
-    /// that gets the state must also get the topic's next difference.
+    /// Appends the object of a `presence_state`: the presences that the topic's members have been sent. A member that
+    /// gets the state must also get the topic's next difference.
     public func appendState(of topic: TopicName, to writer: inout ByteWriter) {
         guard let number = numbers[topic] else { return writer.append("{}") }
         topics[number].appendTold(to: &writer)

@@ -7,8 +7,8 @@ public struct PresenceWindow: Sendable, Hashable, BitwiseCopyable {
 
     public init() {}
 
-    /// Counts a push. Returns true if it is allowed. `milliseconds` is a clock that never goes back; `window` is in
-    /// milliseconds.
+    /// Counts a push. Returns true if it is allowed. `milliseconds` is the time on a clock that never goes back;
+    /// `window` is in milliseconds.
     public mutating func admit(at milliseconds: UInt64, maximum: Int, window: UInt64) -> Bool {
         let now = milliseconds & 0xffff_ffff_ffff
         let begin = word >> 16

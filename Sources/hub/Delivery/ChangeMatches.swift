@@ -36,7 +36,8 @@ struct ChangeMatches: ~Copyable {
             &part, by: &bindings.index, into: &found, bindings.audience, &skipped, leavingPartial: true)
     }
 
-    /// Matches a completed change, for use after `swapWhole`. PostgreSQL decides on values that are still absent.
+    /// Matches the completed form of a change. `swapWhole` then makes the result current. PostgreSQL decides on values
+    /// that are still absent.
     mutating func match(
         _ whole: WholeChange, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
     ) throws(ByteError) {
@@ -54,7 +55,7 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&same, by: &bindings.leavingRows, into: &departedWhole, bindings.audience, &skipped)
     }
 
-    /// Matches bindings whose view a row leaves, by the old row, for use after `swapFormer`.
+    /// Matches bindings whose view a row leaves, by the old row. `swapFormer` then makes the result current.
     @_lifetime(part: copy part)
     mutating func matchFormer(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners

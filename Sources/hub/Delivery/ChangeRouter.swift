@@ -25,7 +25,7 @@ public struct ChangeRouter: ~Copyable {
     private var matches = ChangeMatches()
     private var writer: FrameWriter
     private var touches = MatchedChannels()
-    /// Record of each delivery, for channels with a seat.
+    /// Record of each delivery, for channels with a seat (an index in that record).
     private var sent = SentChanges()
     private var feeds: FeedShares
     private var waiting: WaitingDeliveries

@@ -64,8 +64,8 @@ struct EntryValues {
     /// True if some binding is on a table with generated columns.
     var isComputing: Bool { generation.isWatching }
 
-    /// Begins to compute the table's generated columns with the role. The hub searches the current entry for them
-    /// again; the number of its changes stays the same.
+    /// Adds a role with which PostgreSQL may compute the table's generated columns. The hub searches the current entry
+    /// for such columns again; the number of its changes stays the same.
     mutating func watch(_ table: UInt32, as role: String) {
         generation.watch(table, as: role)
         composition = .unknown

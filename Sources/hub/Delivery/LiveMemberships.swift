@@ -59,8 +59,8 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Sets
 
-    /// Returns the holder's set for a membership. The caller must have a new set filled. `table` is the membership's
-    /// table in the catalog.
+    /// Returns the holder's set for a membership. If it is a new one, the caller must ask PostgreSQL to fill it.
+    /// `table` is the membership's table in the catalog.
     public mutating func take(
         _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
@@ -171,7 +171,7 @@ public struct LiveMemberships: ~Copyable {
         return set
     }
 
-    /// Returns the set that waits for this filling; nil if none does any more.
+    /// Returns the set that waits for PostgreSQL's answer to this filling; nil if no set does any more.
     public func set(awaiting filling: MembershipFilling) -> MembershipSet? {
         guard let set = sets[filling.set], set.filling == filling, set.state == .filling else { return nil }
         return set
@@ -274,15 +274,15 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Unwinding
 
-    /// True if the log now has every transaction in some waiting answer, so that the hub should read ahead and unwind
-    /// it.
+    /// True if the log now has every transaction in some waiting answer. The hub should then read ahead, to remove
+    /// later transactions from that answer.
     func mayUnwind(coveredUpTo position: LSN) -> Bool {
         unwinding.contains { sets[$0]?.mayUnwind(coveredUpTo: position.rawValue) ?? false }
     }
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
-    /// True if some set has waited to be unwound for the maximum time.
+    /// True if some answer has waited for the maximum time to have later transactions removed.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }

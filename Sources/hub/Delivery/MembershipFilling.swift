@@ -9,7 +9,7 @@ public struct MembershipFilling: Hashable, Sendable {
     let set: UInt32
     private let serial: UInt64
 
-    /// Generator of identities for fillings.
+    /// Generator of these identities, unique on one loop.
     struct Desk {
         private var last: UInt64 = 0
 

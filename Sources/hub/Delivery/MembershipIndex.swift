@@ -25,9 +25,9 @@ struct MembershipIndex: ~Copyable {
 
     private var handles: [UInt32: Handles] = [:]
     private var tables: [UInt32: CatalogTable] = [:]
-    /// Index of sets by new rows.
+    /// Index that finds sets by the new row of a change.
     private var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
-    /// Index of sets by old rows.
+    /// Index that finds sets by the old row of a change.
     private var departures = PredicateIndex(judging: .oldAsKnown, maximumRelations: Limits.maximumCachedRelations)
     private var arrived = MatchBatch()
     private var departed = MatchBatch()

@@ -1,7 +1,7 @@
 import Catalog
 import Change
 
-/// Transactions of the log for which a filled membership set is valid.
+/// Record of the transactions for which a filled membership set is valid, as the loop reads the log.
 struct MembershipValidity {
     /// Validity of a set for the current transaction.
     enum Measure {

@@ -234,7 +234,8 @@ struct RecallSearch {
         }
     }
 
-    /// Returns the row after an update, with those unchanged values that the stretch has shown.
+    /// Returns the row after an update, with the unchanged values that the current stretch (piece of a segment) has
+    /// shown.
     private func whole(
         _ change: borrowing Change, _ former: Event?, _ relation: Relation
     ) throws(ByteError) -> [UInt8] {

@@ -1,5 +1,5 @@
-/// Record of sent changes and their recipients, since the last `removeAll`, for channels with a seat. The loop takes
-/// the record at the end of each turn, which limits its size. The arrays keep their capacity.
+/// Record of sent changes and their recipients since the last `removeAll`, for channels with a seat (an index in the
+/// record). The loop takes the record at the end of each turn, which limits its size. The arrays keep their capacity.
 struct SentChanges {
     private(set) var seats: [UInt32] = []
     private(set) var changes: [(offset: UInt64, count: Int)] = []

@@ -41,7 +41,8 @@ extension ChannelPosition {
         case pastUnreadable(end: UInt64?)
         /// Retention has deleted changes that the channel has yet to receive.
         case retentionPassed(end: UInt64?)
-        /// A reader knows the channel now; its bindings are being placed or will be. `end` is the end of the log.
+        /// A reader now serves the channel; its bindings are placed next or have been placed. `end` is the end of the
+        /// log.
         case bound(end: UInt64)
         /// The channel's catch-up reader has reached the position of the live reader.
         case reachedSeam(UInt64)

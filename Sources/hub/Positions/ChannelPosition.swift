@@ -77,7 +77,7 @@ public struct ChannelPosition: Sendable {
     var isAnswered = false
     /// True if the hub has sent the join's reply.
     var isOpen = false
-    /// True if the hub resumes the channel unasked, because it has recognised the client.
+    /// True if the hub resumes the channel because it has recognised the client, which did not ask for it.
     public internal(set) var isReturning = false
 
     /// Offset at which the channel's changes begin; nil until it is decided.

@@ -23,9 +23,9 @@ struct ProjectPlan: Sendable {
     var ledgerClaims: Set<String> = []
     /// Hours for which rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
-    /// Scope of clients that the hub resumes unasked after their sockets broke.
+    /// Scope of clients that the hub resumes without being asked, after their sockets broke.
     var catchUp = CatchUpScope.sessions
-    /// Longest absence after which a client is resumed unasked.
+    /// Longest absence after which the hub still resumes a client without being asked.
     var catchUpGrace = Limits.departureGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }

@@ -75,8 +75,8 @@ public final class RunningProject: Sendable {
             covered: { ingest.status.covered })
     }
 
-    /// Opens the store of clients' positions; nil if clients are not resumed unasked. If the disk refuses, the
-    /// positions are kept in memory only, so that clients cannot resume after a restart.
+    /// Opens the store of clients' positions; nil if the setting `catch_up` is off. If the disk refuses, the positions
+    /// are kept in memory only, so that clients cannot resume after a restart.
     private static func resumeStore(_ plan: ProjectPlan, loops: Int) -> ResumeStore? {
         guard plan.catchUp != .nobody else { return nil }
         let time = plan.settings.time

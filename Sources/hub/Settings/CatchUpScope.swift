@@ -1,4 +1,4 @@
-/// Clients that the hub recognizes and resumes unasked when they reconnect.
+/// Clients that the hub recognizes when they reconnect, and then resumes without being asked.
 public enum CatchUpScope: String, Sendable, CaseIterable {
     /// Clients with a session in their token, or with a `client_id` in their address.
     case sessions = "on"

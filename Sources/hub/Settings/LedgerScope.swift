@@ -6,6 +6,6 @@ public enum LedgerScope: String, Sendable, CaseIterable {
     case ranges
     /// Refused clients, and losses that clients were told about.
     case exceptions
-    /// Nothing.
+    /// Empty scope: the log records nothing about channels.
     case nothing = "off"
 }

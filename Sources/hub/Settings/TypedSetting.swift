@@ -46,7 +46,7 @@ extension TypedSetting where Value: AdditiveArithmetic {
 /// Property of `AllSettings`, by which code reads the value of a setting.
 public typealias SettingKey<Value: Sendable> = KeyPath<AllSettings, TypedSetting<Value>>
 
-/// Typed setting without its type, for lists of settings of several types.
+/// Typed setting of any value type, for lists of all settings.
 protocol SettingDeclaration {
     var setting: Setting { get }
 }

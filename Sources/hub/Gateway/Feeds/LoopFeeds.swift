@@ -10,7 +10,7 @@ import Protocol
 /// HTTP requests for changes of one project on one loop. Each has its own channel, which no client joined.
 final class LoopFeeds: LoopPart {
     unowned let home: ProjectLoop
-    /// Places of the channels of requests that may have ended.
+    /// Places (indices) of the channels of requests that may have ended.
     private var due: Set<UInt32> = []
 
     init(of home: ProjectLoop) { self.home = home }

@@ -45,8 +45,8 @@ struct SnapshotTelling {
 /// takes them, while the channel's changes stay in the log. Then the channel catches up from the snapshot's position.
 final class LoopSnapshots: LoopPart {
     unowned let home: ProjectLoop
-    /// Places of channels that began with a snapshot, while the log may still contain transactions that are in the
-    /// snapshot.
+    /// Places (indices) of channels that began with a snapshot, while the log may still contain transactions that are
+    /// in the snapshot.
     private var exclusions: Set<UInt32> = []
 
     init(of home: ProjectLoop) { self.home = home }

@@ -95,7 +95,7 @@ final class LoopStandings: LoopPart {
 struct StandingSweep {
     /// Unix time in microseconds at which the sweep began.
     var began: Int64 = 0
-    /// Place of the next channel to check.
+    /// Place (index) of the next channel to check.
     var next: UInt32 = 0
     /// Lowest offset before which a checked channel was sent everything.
     private(set) var sent: UInt64?

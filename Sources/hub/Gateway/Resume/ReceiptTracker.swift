@@ -2,12 +2,12 @@
 struct ReceiptTracker {
     /// Offset acknowledged by every client that has nothing newer in flight; nil until the first channel is tracked.
     private(set) var mark: UInt64?
-    /// Places of channels whose acknowledged offset differs from their socket's.
+    /// Places (indices) of channels whose acknowledged offset differs from their socket's.
     private var separate: Set<UInt32> = []
-    /// Places of channels whose acknowledged offset must be written.
+    /// Places (indices) of channels whose acknowledged offset must be written.
     private var changed: Set<UInt32> = []
 
-    /// Places of channels that are tracked separately from their sockets, in order.
+    /// Places (indices) of channels that are tracked separately from their sockets, in order.
     var separated: [UInt32] { separate.sorted() }
 
     /// Begins to track a channel that was joined at the offset.

@@ -5,11 +5,11 @@ import Diagnostics
 struct RightsReview {
     /// Text of the policies by which the channels were admitted; nil until the catalog is known.
     private var rules: String?
-    /// Place of the next channel to ask about; nil if all have been asked about.
+    /// Place (index) of the next channel to ask about; nil if all have been asked about.
     private var next: UInt32?
     /// Number of open questions.
     private var asked = 0
-    /// Places of channels whose rights could not be found out. The hub asks about them again at `againAt`.
+    /// Places (indices) of channels whose rights could not be found out. The hub asks about them again at `againAt`.
     private var again: [UInt32] = []
     /// Monotonic time in nanoseconds from which the hub asks again about the channels in `again`.
     private var againAt: UInt64 = 0

@@ -375,9 +375,9 @@ struct Rebinding {
         case waiting
     }
 
-    /// Place of the next channel to bind.
+    /// Place (index) of the next channel to bind.
     var next: UInt32 = 0
-    /// Places of the channels without bindings, for which the follower waits.
+    /// Places (indices) of the channels without bindings, for which the follower waits.
     private(set) var missing: Set<UInt32> = []
 
     init(from first: UInt32 = 0) { next = first }

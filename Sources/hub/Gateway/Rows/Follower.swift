@@ -19,7 +19,7 @@ final class Follower: LoopPart {
     /// Number of the follower on its loop; 0 for the live follower.
     let number: UInt32
     var pipeline: Pipeline
-    /// Places of the channels that catch up on this follower; empty for the live follower.
+    /// Places (indices) of the channels that catch up on this follower; empty for the live follower.
     var catchUpChannels: Set<UInt32> = []
     private(set) lazy var policies = HolderPolicies(of: self)
     private(set) lazy var reports = FollowerReports(of: self)
@@ -66,7 +66,7 @@ final class Follower: LoopPart {
         return false
     }
 
-    /// Places of all channels of the loop, including those that other followers serve.
+    /// Places (indices) of all channels of the loop, including those that other followers serve.
     var places: Range<UInt32> { home.channels.indices }
 
     // MARK: Messages

@@ -9,7 +9,7 @@ import Protocol
 /// Reports of a follower to its channels, about changes that it could not deliver and losses in the log.
 final class FollowerReports {
     unowned let follower: Follower
-    /// Places of channels with messages about truncations that wait until earlier changes have been sent.
+    /// Places (indices) of channels with messages about truncations that wait until earlier changes have been sent.
     private var truncationsUntold: Set<UInt32> = []
 
     init(of follower: Follower) { self.follower = follower }

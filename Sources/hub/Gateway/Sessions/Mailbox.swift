@@ -24,7 +24,7 @@ public enum Mail: Sendable {
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// Keys of membership sets.
     case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
-    /// From now on, PostgreSQL decides on some policy.
+    /// PostgreSQL decides on some policy from now on.
     case demoted
     /// Broadcasts from channels of another loop.
     case broadcasts(TurnBroadcasts)

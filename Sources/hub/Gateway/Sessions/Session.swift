@@ -68,10 +68,10 @@ final class Session {
     var ledgerNumber: UInt64 = 0
     /// True if the client reads more slowly than the hub sends. The changes of its channels then stay in the log.
     var isSlow = false
-    /// Places of the channels that wait for a snapshot. The first one receives its rows; the others follow one after
-    /// the other.
+    /// Places (indices) of the channels that wait for a snapshot. The first one receives its rows, then the next one
+    /// begins.
     var snapshots: [UInt32] = []
-    /// Places of the channels in `ProjectLoop.channels`, indexed by the channel machine's slots.
+    /// Places (indices) of the channels in `ProjectLoop.channels`, indexed by the channel machine's slots.
     var channels: [UInt32?] = []
 
     init(_ connection: ConnectionID, from peer: PeerAddress) {

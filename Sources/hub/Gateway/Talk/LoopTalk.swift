@@ -19,7 +19,7 @@ final class LoopTalk: LoopPart {
     private var gathering = BroadcastGathering()
     /// Channels whose joins wait for past messages, by ticket.
     var replaysWaiting: [UInt64: Channel] = [:]
-    /// Places of channels whose database messages were dropped in the current turn of a follower.
+    /// Places (indices) of channels whose database messages were dropped in the current turn of a follower.
     private var channelsWithDroppedMessages: Set<UInt32> = []
 
     init(of home: ProjectLoop) {

@@ -9,7 +9,7 @@ import Protocol
 /// that delivery counts none.
 struct TopicListener: BitwiseCopyable {
     let connection: ConnectionID
-    /// Place of the channel in `ProjectLoop.channels`.
+    /// Index of the channel in `ProjectLoop.channels`.
     let channel: UInt32
     let speaksV2: Bool
     let wantsCompression: Bool
