@@ -71,7 +71,7 @@ extension Limits {
     /// Steps of filter work for each connection and change, added to `filterWorkOfChange`. A condition takes some
     /// dozens; a search in a text of 5 KB takes some ten thousands.
     static let filterWorkOfConnection = 100_000
-    /// Steps of filter work that all connections of a loop share: about a tenth of the loop's time.
+    /// Steps of filter work per microsecond that all connections of a loop share: about a tenth of the loop's time.
     static let filterWorkPerMicrosecond = 200
     /// Largest number of shared steps that may be saved up: some milliseconds of work.
     static let filterWorkReserve = 20_000_000

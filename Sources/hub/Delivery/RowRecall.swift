@@ -182,8 +182,8 @@ struct RowRecall {
     /// `unknown`.
     ///
     /// - Parameters:
-    ///   - isWaiting: true if a delivery needs the change; the result is then the deleted row.
-    ///   - isNeeded: true if a delivery needs values that the change omits.
+    ///   - isWaiting: true if some listener may receive the change, so that its old row may be needed.
+    ///   - isNeeded: true if some listener needs values that the change omits.
     ///   - mayAsk: true if the log may be searched; if false, an unknown row counts as missing.
     ///   - isBroken: true if the log may lack changes of the table's rows.
     mutating func pass(
