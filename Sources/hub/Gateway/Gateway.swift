@@ -3,13 +3,13 @@ import Net
 import Synchronization
 import System
 
-/// Client side of the hub: sockets, and the projects that they serve.
+/// Client side of the hub: sockets, and the projects whose clients they serve.
 public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
 
-    /// Starts listening. Clients that come before `open` are told to come again.
+    /// Begins to listen. Until `open` is called, the hub asks clients to connect again later.
     public init(
         _ settings: GatewaySettings, _ metrics: ProcessMetrics, inProcessClients: InProcessClients? = nil
     ) throws {
@@ -28,11 +28,11 @@ public final class Gateway: Sendable {
     public var loopCount: Int { mailboxes.count }
     public var metrics: ProcessMetrics { shared.metrics }
 
-    /// Returns a project's budgets. One project may use at most half of what all clients together may use.
+    /// Returns the budgets of one project, which are at most half of those of the hub.
     public func budgets() -> ProjectBudgets { shared.budgets() }
 
-    /// Opens the gateway after the known projects were added. From here on, unknown projects are refused, and
-    /// operators' requests are answered.
+    /// Opens the gateway, after the known projects were added. From now on, the hub refuses clients of unknown projects
+    /// and answers operators' requests.
     public func open(_ operators: any Operators) {
         shared.operators = operators
         let addresses = sockets.addresses.map(\.description).joined(separator: ", ")
@@ -47,26 +47,27 @@ public final class Gateway: Sendable {
         shared.directory.add(project)
     }
 
-    /// Announces names of known projects that do not run. Clients are told so, and never reach another project.
+    /// Records that known projects do not run, and why. Their clients are told so, and no other project serves them.
     public func announce(_ names: [String], _ absence: ProjectAbsence) { shared.directory.announce(names, absence) }
 
-    /// Remembers names of deleted projects, so that no other project answers for them.
+    /// Records names of deleted projects, so that no other project serves their clients.
     public func remember(deleted names: [String]) { shared.directory.remember(deleted: names) }
 
-    /// Removes the project and sends its clients away. A client that comes back is told that the project is stopping.
-    /// Returns when no loop knows of the project any more.
+    /// Removes the project and disconnects its clients. A client that reconnects is told that the project is stopping.
+    /// Returns when all loops have forgotten the project.
     public func remove(_ project: Project) {
         shared.directory.remove(project)
         for mailbox in mailboxes { mailbox.post(.left(project)) }
         project.waitUntilLeft()
     }
 
-    /// Reads the certificate's files again.
+    /// Reads the files of the TLS certificate again.
     public func reloadTLS() throws { try sockets.reloadTLS() }
 
-    /// Sends all clients away, and waits for a limited time until they are gone.
+    /// Disconnects all clients, one after the other, and waits for a limited time until they are gone.
     ///
-    /// - Parameter isToHurry: asked repeatedly; once it returns true, all remaining clients are sent away at once.
+    /// - Parameter isToHurry: called repeatedly. Once it returns true, all remaining clients are disconnected
+    ///   immediately.
     public func drain(unless isToHurry: () -> Bool = { false }) {
         sockets.stopAccepting()
         for mailbox in mailboxes { mailbox.post(.drain) }
@@ -78,7 +79,7 @@ public final class Gateway: Sendable {
             }
             return shared.saidFarewell.load(ordering: .acquiring) == mailboxes.count
         }
-        // The farewells are on their way. After a hurry, the hub does not wait for the clients' answers.
+        // All close frames have been sent. If the hub hurries, it waits less for the clients' answers.
         wait(isHurried ? Limits.hurriedDrainLimit : Limits.drainLimit) {
             metrics.sessions.value == 0 || !isHurried && isToHurry()
         }

@@ -6,28 +6,29 @@ import WebSocket
 /// Settings of the gateway.
 public struct GatewaySettings: Sendable {
     public var sockets: SocketSettings
-    /// True if `/echo` sends every message back unchanged, for conformance runs.
+    /// True if `/echo` returns every message unchanged, for conformance tests.
     public var echoes = false
+    /// True if the hub compresses messages for clients that offer permessage-deflate.
     public var deflates = false
     public var maximumMessageBytes = Limits.clientMessageBytes
     public var requestLimits = HTTPLimits(
         maximumHeadBytes: Limits.maximumRequestHeadBytes, maximumTargetBytes: Limits.maximumRequestTargetBytes,
         maximumHeaders: Limits.maximumRequestHeaders, maximumBodyBytes: Limits.maximumRequestBodyBytes)
-    /// Delay of the answer to a refused upgrade. The delay protects the hub from clients that retry at once.
+    /// Delay before the hub refuses a connection, for clients that retry immediately.
     public var connectErrorDelay = Limits.connectErrorBackoff
-    /// Delay of the answer to a refused join.
+    /// Delay before the hub refuses a join.
     public var joinErrorDelay = Limits.channelErrorBackoff
-    /// Longest time that a client may stay after it left its last channel; nil for no limit.
+    /// Maximum time that a client may have no channel; nil for no limit.
     public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
-    /// Largest number of changes that a slow client may be behind the log's end; nil for no limit.
+    /// Maximum number of changes that a slow client may be behind the log's end; nil for no limit.
     public var outboxLag: UInt64?
-    /// Time over which clients are sent away when the hub stops.
+    /// Duration over which the hub disconnects its clients when it stops.
     public var drainTime = Limits.drainTime
-    /// Rule for host names that belong to no project. `mainProject` is the project that the settings themselves
-    /// describe.
+    /// Rule for clients whose host name belongs to no project.
     public var unknownHosts = UnknownHosts.single
+    /// Name of the project that the settings describe.
     public var mainProject = ""
-    /// Access rule of `/metrics`; nil if everybody may read the metrics.
+    /// Access rule of `/metrics`; nil if everyone may read the metrics.
     public var metricsGate: OperatorGate?
 
     public init(sockets: SocketSettings) { self.sockets = sockets }

@@ -1,42 +1,44 @@
 import Diagnostics
 
-/// Internal tunings of the gateway's time and memory. No document promises them. The maxima are in
+/// Tunings of time and memory for this module. They are not documented for users. The limits are in
 /// `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Longest time between two checks of a channel's token. The token is also checked when it expires.
+    /// Maximum time between two checks of a channel's token. It is also checked when it expires.
     static let tokenCheckInterval = Duration.seconds(300)
 
-    /// Number of channels whose bindings are resolved again in one turn after the catalog changed.
+    /// Maximum number of channels that a follower binds again in one turn, after the catalog changed.
     static let rebindingsPerTurn = 500
 
-    /// Shortest time between two look-ups of the log's first offset.
+    /// Minimum time between two look-ups of the log's beginning.
     static let oldestOffsetInterval = Duration.seconds(1)
 
-    /// Number of channels in one step of a sweep over positions, and the time between two steps.
+    /// Number of channels that one step of a sweep over positions checks.
     static let standingsPerStep: UInt32 = 1024
+    /// Pause between two steps of a sweep over positions.
     static let standingStepInterval = Duration.milliseconds(10)
 
-    /// Number of topics per socket that are remembered as joined by a client that was connected before. For a topic
-    /// beyond this, the client is told again that the hub does not know what it received.
+    /// Number of topics for each socket that the hub remembers as joined by a client that was connected before. If the
+    /// client joins a topic again that is no longer remembered, the hub tells it again that changes may be missing.
     static let joinedTopics = 256
-    /// Number of ended channels per socket whose sent positions are remembered. A channel beyond this that joins again
-    /// is told that the hub does not know.
+    /// Number of ended channels for each socket whose sent positions the hub remembers. If the client joins another one
+    /// again, the hub tells it that changes may be missing.
     static let endedChannels = 256
 
-    /// Lowest rate at which a loop sends its clients away when the hub stops.
+    /// Minimum number of clients that a loop disconnects in a second when the hub stops.
     static let leastFarewellsPerSecond = 500
+    /// Interval at which a loop disconnects the next clients when the hub stops.
     static let farewellInterval = Duration.milliseconds(20)
-    /// Time to wait for closing sockets when the hub must stop at once.
+    /// Maximum time that the hub waits for sockets to close when it must stop immediately.
     static let hurriedDrainLimit = Duration.milliseconds(500)
 
-    /// Time for which the ledger does not note the same refusal of the same user again.
+    /// Duration for which the ledger does not record the same refusal of the same user again.
     static let refusalNoteInterval = Duration.seconds(60)
-    /// Number of different refusals of a user that the ledger notes in that time.
+    /// Maximum number of different refusals of a user that the ledger records within `refusalNoteInterval`.
     static let refusalsOfUser = 16
-    /// Number of users whose refusals a loop remembers for that.
+    /// Maximum number of users whose refusals a loop remembers.
     static let usersWithRefusals = 1024
-    /// Number of changes in the log below which ledger notes are not repeated.
+    /// Minimum number of changes in the log for which ledger notes are repeated.
     static let restatedAfterChanges: UInt64 = 1000
-    /// Number of channels whose ledger notes may be repeated in one sweep.
+    /// Maximum number of channels whose ledger notes are repeated in one sweep.
     static let restatedPerSweep = 2048
 }

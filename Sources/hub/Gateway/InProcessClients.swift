@@ -4,11 +4,11 @@ import Protocol
 import Synchronization
 import System
 
-/// Simulated clients within the hub's own process, for benchmarks that measure the hub and not the kernel.
+/// Simulated clients inside the hub's process, for benchmarks that measure the hub without the kernel.
 ///
-/// All code between log and outbox is the hub's own, and so is the handling of client messages. Only the bytes for the
-/// kernel go to a witness instead. A benchmark can also hold the loops back, and then measure how fast they read the
-/// changes committed meanwhile.
+/// The hub's own code does everything between the log and the outbox, and handles client messages. Only the bytes for
+/// the kernel go to a witness instead. A benchmark can also stop a loop's reading, and then measure how fast it reads
+/// the changes committed since.
 public final class InProcessClients: Sendable {
     public typealias Order = @Sendable (RehearsalLoop) -> Void
 
@@ -21,7 +21,7 @@ public final class InProcessClients: Sendable {
 
     public init() {}
 
-    /// Queues work that the loop does soon, on its own thread.
+    /// Queues work for the loop's own thread.
     public func order(_ order: @escaping Order) {
         let bell = orders.withLock { orders in
             orders.waiting.append(order)
@@ -43,12 +43,12 @@ public final class InProcessClients: Sendable {
     }
 }
 
-/// Loop with simulated clients. Only the loop's own thread may use a RehearsalLoop.
+/// Socket loop with simulated clients. Only its own thread may use it.
 public final class RehearsalLoop: SocketApplication {
     private let inProcessClients: InProcessClients
     private let clients: ClientLoop
     private var loop: SocketLoop!
-    /// True while the loop reads no changes from the log.
+    /// True while the loop must not read changes from the log.
     public var isHolding = false
 
     init(_ inProcessClients: InProcessClients, _ clients: ClientLoop) {
@@ -56,10 +56,10 @@ public final class RehearsalLoop: SocketApplication {
         self.clients = clients
     }
 
-    /// Opens a simulated connection, which then sends a request; nil if there is no room.
+    /// Opens a simulated connection, which can then send a request. Returns nil if there is no room.
     public func connect(watchedBy witness: any FrameWitness) -> ConnectionID? { loop.open(watchedBy: witness) }
 
-    /// Passes bytes from a simulated client to the loop: a request, or frames.
+    /// Passes bytes of a simulated client to the loop: a request, or frames.
     public func hear(_ bytes: [UInt8], from connection: ConnectionID) {
         var bytes = bytes
         var span = bytes.mutableSpan

@@ -17,42 +17,43 @@ import System
 /// Settings of one project.
 public struct ProjectSettings: Sendable {
     public var maximumBodyBytes = Limits.maximumChangeBodyBytes
-    /// True if only clients that could see a deleted row are told of its deletion, for tables with policies. If false,
-    /// every client that asked for the table's deletes receives the primary key, as with the reference (Supabase
+    /// True if, on tables with policies, the hub sends a delete only to clients that could see the row. If false, every
+    /// client that asked for the table's deletes receives the primary key, as with the reference server (Supabase
     /// Realtime).
     public var deletesAreStrict = true
-    /// True if public channels may also ask for past messages.
+    /// True if public channels may ask for past messages too.
     public var replaysPublicChannels = false
-    /// Largest number of past messages for a channel.
+    /// Maximum number of past messages that one join may ask for.
     public var maximumReplay = 25
     public var limits: ProjectLimits
-    /// Roles that tokens may name.
+    /// Rules for the roles that tokens may name.
     public var roles = RoleRules()
     public var time: any TimeSource = KernelTime()
+    /// Observer of the delivery; nil except in a simulation.
     public var watcher: DeliveryWatcher?
-    /// Interval at which a quiet channel that asked for positions is told its own.
+    /// Interval at which a channel without changes receives its position, if it asked for positions.
     public var positionInterval = Limits.positionInterval
-    /// Positions of departed clients; nil if returning clients begin anew.
+    /// Positions of disconnected clients; nil if the hub does not resume clients without being asked.
     public var resumeStore: ResumeStore?
-    /// Record of the publication over time.
+    /// Record of breaks in the publication.
     public var publication = PublicationRecord(in: nil)
-    /// Policies that are left to PostgreSQL.
+    /// Record of policies that PostgreSQL alone decides.
     public var demoted = DemotedPolicies(in: nil)
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
 
-/// Project as shared by all loops: a database, its event log, and rules about access. The project does not change after
-/// its start, and is safe to use from any thread.
+/// Project as all loops share it: its database, its event log, and its rules of access. Any thread may use it. Its
+/// settings do not change while it runs, except the limits and keys.
 public final class Project: Sendable {
-    /// Name of the project, which is the first label of the host that clients connect to.
+    /// Name of the project, which is the first part of the host name to which clients connect.
     let name: String
-    /// Number among the hub's projects. A later project may reuse the number of one that has ended.
+    /// Number of the project in this process. It may be reused after the project has ended.
     public let number: UInt32
     let settings: ProjectSettings
     public let services: ProjectServices
     let rates: ProjectRates
-    /// Budgets of the project's clients, as a share of the hub's.
+    /// Budgets of the project's clients, as shares of the hub's budgets.
     let budgets: ProjectBudgets
     let metrics: ProjectMetrics
     let reference = ReferenceMetrics()
@@ -98,17 +99,17 @@ public final class Project: Sendable {
         if let snapshot = catalog.snapshot { publication.take(snapshot, at: logEnd) }
     }
 
-    /// Offset behind the log's last entry; nil until the log is open.
+    /// Offset after the log's last change; nil until the log is open.
     var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
 
-    /// Returns the offset from which a channel misses no change of the table because of the publication. A channel that
-    /// begins earlier must be told of the loss, once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
+    /// that begins earlier must be told about the loss once.
     func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }
 
-    /// Offset at which a table was last found to have left or changed in the publication.
+    /// Highest offset at which a break in the publication was found.
     var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
-    /// Stops the project's services, after all loops have left it.
+    /// Stops the project's services. All loops must have forgotten the project.
     public func stop() {
         services.stop()
         settings.resumeStore?.stop()
@@ -122,7 +123,7 @@ public final class Project: Sendable {
     var mailboxes: [Mailbox<Mail>] { mail.mailboxes }
     var ledger: ChannelLedger? { stream.ledger }
 
-    /// Returns the project's health, as far as the stream and the loops tell.
+    /// Returns the project's health, from the state of the stream and of the loops.
     public func condition() -> ProjectHealthReport {
         var condition = stream.condition(catalog.isCurrent)
         condition.isLogReadable = reading.isPossible
@@ -130,18 +131,18 @@ public final class Project: Sendable {
         return condition
     }
 
-    /// True if PostgreSQL decides on the policy's rows.
+    /// True if only PostgreSQL decides on the policy's rows.
     func isDemoted(_ policy: PolicyBinding) -> Bool { settings.demoted.contains(policy) }
 
-    /// Leaves the policy's rows to PostgreSQL on all loops, until the policy's text or the hub's version changes.
+    /// Makes PostgreSQL decide on the policy's rows on all loops, until the policy's text or the hub's version changes.
     func demote(_ policy: PolicyBinding) { if settings.demoted.add(policy) { post(.demoted) } }
 
-    /// True if a token may name the role, as far as the privileged roles are known.
+    /// True if a token may name the role, by the privileged roles that the catalog has.
     func permits(_ role: String) -> Bool { settings.roles.permits(role, catalog.snapshot?.privilegedRoles) }
 
     // MARK: Refusals
 
-    /// Counts a refused token, and logs it now and then. `now` is monotonic time.
+    /// Counts a refused token, and logs some of them. `now` is monotonic time in nanoseconds.
     func refused(_ token: ProjectMetrics.TokenRefusal, at now: UInt64) {
         metrics.tokensRefused[token].add()
         refusals.note(.token(token), at: now)
@@ -163,12 +164,13 @@ public final class Project: Sendable {
 
     // MARK: Leaving
 
-    /// Records that a loop has sent the project's clients away and forgotten the project.
+    /// Records that a loop has disconnected the project's clients and forgotten the project.
     func hasLeft(loop: Int) {
         let gone = loopsLeft.wrappingAdd(1, ordering: .releasing).newValue
         assert(gone <= mailboxes.count, "each loop leaves once")
     }
 
+    /// Waits until all loops have forgotten the project.
     func waitUntilLeft() {
         while loopsLeft.load(ordering: .acquiring) < mailboxes.count {
             BackgroundThread.rest(nanoseconds: 1_000_000)
@@ -176,12 +178,12 @@ public final class Project: Sendable {
     }
 }
 
-/// Rates of the project's clients, with their limits.
+/// Rate limits of the project's clients.
 struct ProjectRates: Sendable {
     let events: RateBucket
     let joins: RateBucket
     let presence: RateBucket
-    /// Rate of log lines about exceeded limits.
+    /// Rate limit of log lines about exceeded limits.
     let complaints = RateBucket(rate: 1, window: 5_000_000_000)
 
     init(_ limits: ProjectLimits) {

@@ -1,9 +1,9 @@
 import Delivery
 import Net
 
-/// Shares of one project in the hub's memory budgets.
+/// Shares of one project in the hub's budgets.
 public struct ProjectBudgets: Sendable {
-    /// Budget of unfinished messages and requests.
+    /// Budget of bytes for unfinished messages and requests.
     let input: InputBudget
     let filters: HolderBudget
     let presence: HolderBudget

@@ -1,17 +1,17 @@
 import Settings
 import Synchronization
 
-/// Reason why a known project serves nobody at the moment.
+/// Reason why a known project serves no clients now.
 public enum ProjectAbsence: String, Sendable, CaseIterable {
     case starting
-    /// The project is reloaded, changed or deleted, and its clients are being sent away.
+    /// The project is being reloaded, changed or deleted, and the hub disconnects its clients.
     case stopping
-    /// The project could not be started, and the hub tries again.
+    /// The project could not be started; the hub will try again.
     case failed
     /// The project's description names no database.
     case unconfigured
 
-    /// Sentence for clients.
+    /// Reason as a sentence for clients.
     var sentence: String {
         switch self {
         case .starting: "the project is starting"
@@ -22,37 +22,37 @@ public enum ProjectAbsence: String, Sendable, CaseIterable {
     }
 }
 
-/// Directory of all known projects, running or not, by the names in their hosts. Another project never answers for a
-/// known name.
+/// Directory of all known projects, running or not, by name. For a known name, no other project is ever returned.
 final class ProjectDirectory: Sendable {
     enum Entry {
         case running(Project)
         case absent(ProjectAbsence)
-        /// The project was deleted. Its clients, which go on trying, are not given to another project.
+        /// The project was deleted. Its clients may still try to connect, and no other project serves them.
         case deleted
     }
 
     private struct Entries {
         var byName: [String: Entry] = [:]
-        /// The only project; nil if there are more or fewer than one.
+        /// Only known project; nil if there are none or several.
         var only: Entry?
     }
 
     private let entries = Mutex(Entries())
 
-    /// Project that a host name leads to.
+    /// Project for a host name.
     enum Answer {
         case known(Project)
-        /// The name belongs to no project, and this project answers for all such names.
+        /// The name belongs to no project. The project in the value serves all such names.
         case standIn(Project)
         /// The project exists but does not run.
         case absent(ProjectAbsence)
         case none
     }
 
-    /// Returns the project for the first label of a request's host. Labels without a project follow the rule `unknown`.
+    /// Returns the project for the first part of a request's host name. If no project has that name, the rule `unknown`
+    /// decides.
     ///
-    /// - Parameter main: name of the project that the settings themselves describe.
+    /// - Parameter main: name of the project that the settings describe.
     func project(label: String?, unknown: UnknownHosts, main: String) -> Answer {
         entries.withLock { entries in
             switch label.flatMap({ entries.byName[$0] }) {
@@ -75,19 +75,19 @@ final class ProjectDirectory: Sendable {
         }
     }
 
-    /// Returns the entry of a name; nil if no project has it.
+    /// Returns the entry of a name; nil if no project has the name.
     func entry(named name: String) -> Entry? {
         entries.withLock { entries in
             if case .deleted = entries.byName[name] { nil } else { entries.byName[name] }
         }
     }
 
-    /// Projects that run.
+    /// Running projects, in the order of their numbers.
     var all: [Project] {
         entries.withLock { $0.byName.values.compactMap(\.project).sorted { $0.number < $1.number } }
     }
 
-    /// Projects that do not run, by their names.
+    /// Projects that do not run, in the order of their names.
     var absent: [(name: String, absence: ProjectAbsence)] {
         entries.withLock { entries in
             entries.byName.compactMap { name, entry in
@@ -98,7 +98,7 @@ final class ProjectDirectory: Sendable {
 
     func add(_ project: Project) { change { $0[project.name] = .running(project) } }
 
-    /// Marks the project as stopping, unless another project of its name has been added since.
+    /// Marks the project as stopping, unless another project of its name has been added.
     func remove(_ project: Project) {
         change { entries in
             if case .running(let current) = entries[project.name], current === project {
@@ -107,14 +107,15 @@ final class ProjectDirectory: Sendable {
         }
     }
 
-    /// Announces the names as absent, all at once. Names of running projects do not change.
+    /// Marks the names as absent, all at the same moment. Running projects are not affected.
     func announce(_ names: [String], _ absence: ProjectAbsence) {
         change { entries in
             for name in names where entries[name]?.project == nil { entries[name] = .absent(absence) }
         }
     }
 
-    /// Marks names of deleted projects: no project answers for them until one of that name exists again.
+    /// Marks names as those of deleted projects. No project serves their clients until a project of that name exists
+    /// again.
     func remember(deleted names: [String]) {
         change { entries in
             for name in names where entries[name]?.project == nil { entries[name] = .deleted }

@@ -3,7 +3,7 @@ import Delivery
 import Diagnostics
 import Synchronization
 
-/// Mailboxes of a project's loops, with the bytes of broadcasts and presence changes that wait in each.
+/// Mailboxes of a project's loops, with the number of bytes of broadcasts and presence changes that wait in each.
 struct ProjectMail: Sendable {
     /// Mailboxes by loop number.
     let mailboxes: [Mailbox<Mail>]
@@ -20,8 +20,8 @@ struct ProjectMail: Sendable {
         for mailbox in mailboxes { mailbox.post(mail) }
     }
 
-    /// Posts broadcasts to all loops except the one they came from. A loop that is too far behind does not receive
-    /// them, and is told so.
+    /// Posts broadcasts to all loops except the sender. A loop that is too far behind does not receive them, and is
+    /// told that broadcasts were lost.
     func post(_ batch: TurnBroadcasts, from loop: Int) {
         for index in mailboxes.indices where index != loop {
             guard bytes[index].add(batch.byteCount) else {
@@ -35,8 +35,8 @@ struct ProjectMail: Sendable {
 
     func hasTaken(_ batch: TurnBroadcasts, on loop: Int) { bytes[loop].subtract(batch.byteCount) }
 
-    /// Posts presence changes to all loops except the one they came from. Presence changes are never dropped. Instead,
-    /// nothing more can be tracked while a loop is far behind.
+    /// Posts presence changes to all loops except the sender. They are never dropped. Instead, clients cannot track
+    /// presence while some loop is too far behind.
     func post(_ changes: [PresenceChange], from loop: Int) {
         let byteCount = changes.reduce(0) { $0 + $1.byteCount }
         for index in mailboxes.indices where index != loop {
@@ -49,7 +49,7 @@ struct ProjectMail: Sendable {
         bytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
     }
 
-    /// True if a loop has too much mail that it has not taken.
+    /// True if more mail than allowed waits for some loop.
     var isBehind: Bool { bytes.contains { $0.isFull } }
 }
 
@@ -57,7 +57,7 @@ struct ProjectMail: Sendable {
 private final class MailedBytes: Sendable {
     private let bytes = Atomic<Int>(0)
 
-    /// Adds bytes. Returns false, and adds nothing, if there is no room.
+    /// Adds bytes. Returns false and adds nothing if the mailbox is full.
     func add(_ count: Int) -> Bool {
         guard !isFull else { return false }
         addAnyway(count)

@@ -5,7 +5,7 @@ import Judging
 import Messages
 import Snapshots
 
-/// Services of a project that ask PostgreSQL and the log, each with its own threads and connections.
+/// Services of a project that ask PostgreSQL or the log. Each has its own threads and connections.
 public struct ProjectServices: Sendable {
     let asking: DeliveryAsking
     let authorizer: any ChannelAuthorizing
@@ -23,7 +23,7 @@ public struct ProjectServices: Sendable {
         self.snapshots = snapshots
     }
 
-    /// Stops the services. Only the thread that started them may call it.
+    /// Stops the services. Only the thread that started them may call this.
     public func stop() {
         asking.catalog.stop()
         asking.filterEvaluator.stop()

@@ -2,15 +2,16 @@ import Change
 import Delivery
 import Diagnostics
 
-/// Log and state of a project's database stream, for use from any thread.
+/// Event log of a project and state of its database stream. Any thread may use it.
 public struct ProjectStream: Sendable {
     let log: LogSource
-    /// Function that returns true if database messages arrive.
+    /// Function that returns true if messages from the database arrive.
     let hearsDatabase: @Sendable () -> Bool
-    /// Function that writes down presence changes; nil if they are not recorded.
+    /// Function that records presence changes in the log; nil if they are not recorded.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
     /// Ledger of channel events; nil if none is kept.
     let ledger: ChannelLedger?
+    /// Function that returns the state of the stream. Its parameter is true if the catalog is known.
     let condition: @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
 
     public init(
@@ -26,9 +27,9 @@ public struct ProjectStream: Sendable {
     }
 }
 
-/// Resources that the hub assigns to one of its projects.
+/// Resources that the hub assigns to one project.
 public struct ProjectShare: Sendable {
-    /// Number among the hub's projects. A later project may reuse the number of one that has ended.
+    /// Number of the project in this process. It may be reused after the project has ended.
     let number: UInt32
     let loops: Int
     let budgets: ProjectBudgets

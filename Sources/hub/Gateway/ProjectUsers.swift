@@ -1,7 +1,7 @@
 import Settings
 import Synchronization
 
-/// Users of a project, counted against its limits: open sockets that have joined a channel, or are joining one.
+/// Number of a project's users, with its limit. A user is an open socket that has joined a channel or is joining one.
 struct ProjectUsers: ~Copyable, Sendable {
     private let currentLimits: Mutex<ProjectLimits>
     private let counted = Atomic<Int>(0)
@@ -14,11 +14,11 @@ struct ProjectUsers: ~Copyable, Sendable {
 
     var count: Int { counted.load(ordering: .relaxed) }
 
-    /// True if the project has room for one more user.
+    /// True if the limit allows one more user.
     var hasRoom: Bool { limits.maximumConcurrentUsers.map { count < $0 } ?? true }
 
-    /// Counts the session as a user. The caller reserves before the join is decided, because the decision takes a while
-    /// and many clients may ask meanwhile. Returns false if there is no room.
+    /// Counts the session as a user. Returns false if the limit is reached. The caller calls this before the join is
+    /// decided, because many clients may join while decisions are pending.
     func reserve(for session: Session) -> Bool {
         guard !session.use.isCounted else { return true }
         let count = counted.wrappingAdd(1, ordering: .relaxed).newValue
@@ -30,8 +30,8 @@ struct ProjectUsers: ~Copyable, Sendable {
         return true
     }
 
-    /// Releases the reservation after a failed join. A session that never joined a channel, and is joining none, is no
-    /// user.
+    /// Ends the count of a session after a failed join, unless it has joined a channel before or is joining another
+    /// one.
     func giveBack(_ session: Session) {
         if !session.use.hasJoined, session.channels.isEmpty { hasEnded(session) }
     }

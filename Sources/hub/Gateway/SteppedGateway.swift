@@ -2,7 +2,7 @@ import Diagnostics
 import Net
 import System
 
-/// Gateway without threads of its own, for simulations. The caller turns the loops one after the other.
+/// Gateway without threads, for simulations. The caller runs the turns of its loops one by one.
 public final class SteppedGateway {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
@@ -31,13 +31,13 @@ public final class SteppedGateway {
         shared.directory.add(project)
     }
 
-    /// Runs one turn of a loop without waiting. Returns true if there is more to do at once.
+    /// Runs one turn of a loop without waiting. Returns true if there is more to do immediately.
     public func step(_ loop: Int) -> Bool { loops[loop].step() }
 
-    /// Time at which a loop has work to do even if nothing happens; nil if none has.
+    /// Monotonic time in nanoseconds at which a loop next has work without an event; nil if none has.
     public var nextDuty: UInt64? { loops.compactMap(\.nextDuty).min() }
 
-    /// Passes a new connection to a loop, which closes the descriptor in the end.
+    /// Passes a new connection to a loop, which will close the descriptor.
     public func connected(_ descriptor: Int32, from peer: PeerAddress, to loop: Int) {
         loops[loop].connected(descriptor, from: peer)
     }
