@@ -115,8 +115,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startJoin(id(of: free)))
     }
 
-    /// Begins a join that replaces a joined channel. The old channel ends now; the client is told after the reply to
-    /// the new join.
+    /// Begins a join that replaces a joined channel. The old channel ends now; its close is sent after the reply to the
+    /// new join.
     private mutating func replace(_ slot: Int, by frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         precondition(slots[slot].state == .joined, "frames wait for what is replaced")
         actions.append(.stop(id(of: slot), .replaced))
@@ -156,7 +156,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
             replaced: pending?.replaced.map { ChannelAddress(topic: topic, joinRef: $0) }, waiting: waiting)
     }
 
-    /// Refuses a join. The caller calls this when the client is to be told, for most reasons after a pause.
+    /// Refuses a join. For most reasons the caller waits for a pause before it calls this, because the action sends the
+    /// reply.
     public mutating func joinFailed(_ id: ChannelID, reason: String, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let address = slots[slot].address(ref: slots[slot].pending?.ref ?? [])
@@ -228,7 +229,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Ends
 
-    /// Ends a channel for a reason that the client is told, such as an expired token, lost rights or a rate limit.
+    /// Ends a channel for a reason that the hub sends to the client, such as an expired token, lost rights or a rate
+    /// limit.
     public mutating func expel(_ id: ChannelID, _ ending: ChannelEnding, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joined else { return }
         let address = slots[slot].address(ref: [])

@@ -10,7 +10,7 @@ struct PresenceTopic: Sendable {
         case told
         /// The presence was added, and members have not been sent it.
         case coming
-        /// The presence was removed, and members have not been told.
+        /// The presence was removed, and members have not been sent its removal.
         case going
         /// The presence was added and removed, and members have not been sent either.
         case passing

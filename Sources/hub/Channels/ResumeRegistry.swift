@@ -27,7 +27,7 @@ public struct ResumeRegistry: Sendable {
     /// Position from which a returning client resumes, with its entry in the registry.
     public struct Claim: Hashable, Sendable {
         public let mark: EventLogPosition
-        /// True if the client may have missed something and has not been told.
+        /// True if the client may have missed something and the hub has not told it.
         public let owesLoss: Bool
         /// Index of the client's entry from now on; nil if the registry has no room.
         public let place: Place?
@@ -55,7 +55,7 @@ public struct ResumeRegistry: Sendable {
         }
     }
 
-    /// Position that a client has acknowledged, and whether the client must still be told that something may be
+    /// Position that a client has acknowledged, and whether the hub must still tell the client that something may be
     /// missing.
     public typealias Stand = (mark: EventLogPosition, owesLoss: Bool)
 
@@ -127,7 +127,7 @@ public struct ResumeRegistry: Sendable {
 
     public var count: Int { entries.count - free.count }
 
-    // MARK: Clients that are here
+    // MARK: Connected clients
 
     /// Adds an entry for a connected client and returns its index. Returns nil if there is no room: the client will
     /// then be `unknown` when it returns.
@@ -204,7 +204,7 @@ public struct ResumeRegistry: Sendable {
         entry.hasOwnMark ? entry.mark : loopMarks[Int(entry.loop)]
     }
 
-    // MARK: Clients that come
+    // MARK: Joining clients
 
     /// Decides if a joining client is new or resumes, and from which position. The decision uses the number of the
     /// client's first message on its socket.

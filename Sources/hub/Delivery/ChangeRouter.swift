@@ -317,7 +317,7 @@ public struct ChangeRouter: ~Copyable {
     }
 
     /// Adds the departures that a change caused: rows that leave a view. `isComposed` is true if the hub added the old
-    /// row to the change, because the log does not have it there.
+    /// row to the change, because the log has only its key or nothing of it.
     private mutating func addDepartures(
         of place: Int, _ change: borrowing ReadableChange, _ moment: ChangeMoment, isComposed: Bool = false
     ) throws(ByteError) {

@@ -24,7 +24,7 @@ public struct DeliveryWait {
     /// Tables whose rows wait until the catalog shows the current transaction; empty if all rows wait.
     private var heldTables: Set<UInt32> = []
     /// Tables without listeners on this loop whose newest transaction PostgreSQL does not show yet. The loop does not
-    /// wait for these: none of its channels could be judged by too old a catalog.
+    /// wait for these: none of its channels could receive their rows by an outdated policy.
     private var unheardTables: Set<UInt32> = []
     /// Tables in `unheardTables` that the loop passed without waiting, until the next report.
     private var passedTables: [HeldTable] = []
@@ -167,8 +167,8 @@ public struct DeliveryWait {
         return mark.xid != 0 && mark.table != 0 && isUnheard([mark.table], mark.xid)
     }
 
-    /// Returns false if the catalog must show the transaction before its rows in the tables are judged. Policies of
-    /// these tables may have changed without a mark in the log.
+    /// Returns false if the catalog must show the transaction before policies are evaluated on its rows in the tables.
+    /// These policies may have changed without a mark in the log.
     mutating func mayPass(_ tables: Set<UInt32>, of xid: UInt32, _ catalog: any CatalogSource) -> Bool {
         hasSeen(xid, catalog) || isUnheard(tables, xid)
     }

@@ -29,7 +29,7 @@ struct EntryValues {
     private var composition = Composition.unknown
     /// Values of the entry's rows in the types that their columns have now.
     private var converted: ConvertedRows?
-    /// Change for whose row the hub last asked the log, and the era of `RowRecall` at that time. The answer is valid
+    /// Change for whose row the hub last asked the log, with the era of `RowRecall` when it asked. The answer is valid
     /// only in that era.
     private var asked: (change: UInt32, era: UInt64)?
 

@@ -6,8 +6,8 @@ import EventLog
 /// Use of the log by memberships: applies transactions, and removes the effects of later ones from PostgreSQL's
 /// answers.
 extension LiveMemberships {
-    /// Applies an entry's effect on memberships before the entry's rows are delivered. Every row of a transaction is
-    /// judged by the memberships at the end of the transaction.
+    /// Applies an entry's effect on memberships before the entry's rows are delivered. Policies use the memberships at
+    /// the end of the transaction for all of its rows.
     mutating func apply(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ schemas: inout SchemaRegistry
     ) throws {

@@ -97,7 +97,8 @@ public final class MembershipSet {
     /// True if the channel joined before the set was filled.
     public func isOwed(_ place: UInt32) -> Bool { audience.owed.contains(place) }
 
-    /// Forgets the channels that joined before the set was filled, because the hub has told them.
+    /// Forgets the channels that joined before the set was filled, after the hub has told their clients about possible
+    /// losses.
     public func owedAreTold() { audience.owedAreTold() }
 
     func use(by policy: ActivePolicy) { audience.use(by: policy) }
@@ -142,7 +143,7 @@ public final class MembershipSet {
             giveUp(.left)
             return true
         }
-        // Channels that joined before must not be judged by later transactions, so the answer waits to be unwound.
+        // The channels that joined before need the members at earlier transactions, so the answer waits.
         if !audience.owed.isEmpty {
             pending.keep(rows, at: now)
             return true
@@ -215,8 +216,8 @@ public final class MembershipSet {
 
     // MARK: Following
 
-    /// Begins a transaction. Returns true if holders must be judged differently from here on: the set may contain later
-    /// transactions, so that the members at this one are not known.
+    /// Begins a transaction. Returns true if policies that use the set must be evaluated differently from this
+    /// transaction on: the set may contain later transactions, so that the members at this one are not known.
     func begin(xid: UInt32, at lsn: UInt64) -> Bool {
         assert(state != .filling || validity.measure == .exact, "what is being asked is a measure of nothing")
         let before = validity.measure

@@ -79,8 +79,8 @@ struct PlacedBindings: ~Copyable {
     /// Returns the table of a member's binding; nil if its view was removed.
     func table(of member: Member) -> UInt32? { views.views[member.view]?.key.table.oid }
 
-    /// True if the client was told on subscribing that the table's changes lack whole old rows. If false and a change
-    /// lacks one, the table had another replica identity for a while.
+    /// True if the hub told the client on subscribing that the table's changes lack whole old rows. If false and a
+    /// change lacks one, the table had another replica identity for a while.
     func knowsOfPartialRows(_ member: Member) -> Bool {
         views.views[member.view]?.key.table.identity != .full
     }

@@ -75,7 +75,8 @@ extension Pipeline {
         return router.place(request, declaration, schemas)
     }
 
-    /// Offset before which no change can still be judged. Changes that wait for answers, and the ones after them, can.
+    /// Offset before which all decisions about changes are final. Changes that wait for answers, and the ones after
+    /// them, may still be decided differently.
     public var judgedUpTo: UInt64 { min(frontier, router.firstHeld ?? frontier) }
 
     /// True if no change before the pipeline's frontier was meant for the listener: its offset is at or after the

@@ -267,7 +267,7 @@ struct RecallSearch {
 
     private func isBroken(_ table: UInt32) -> Bool { brokenTables.contains(table) }
 
-    /// Marks all wanted rows of the table as gone, because earlier entries no longer say what they are.
+    /// Marks all wanted rows of the table as `gone`, because earlier entries no longer show their state.
     private mutating func lose(_ table: UInt32) {
         guard let wanted = wanted[table] else { return }
         for place in wanted.rows.values { events[place] = .gone }

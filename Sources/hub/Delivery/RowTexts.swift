@@ -13,7 +13,7 @@ enum RowTexts {
     struct Wanted {
         let name: String
         let typeOID: UInt32
-        /// True if the text must be known. For other columns, nil stands in if the image lacks the value.
+        /// True if the text must be known. For other columns, nil replaces a value that the image lacks.
         let isNeeded: Bool
 
         init(_ column: CatalogColumn, isNeeded: Bool = true) {

@@ -47,14 +47,15 @@ public final class Gateway: Sendable {
         shared.directory.add(project)
     }
 
-    /// Records that known projects do not run, and why. Their clients are told so, and no other project serves them.
+    /// Records that known projects do not run, and why. The hub tells their clients so, and no other project serves
+    /// them.
     public func announce(_ names: [String], _ absence: ProjectAbsence) { shared.directory.announce(names, absence) }
 
     /// Records names of deleted projects, so that no other project serves their clients.
     public func remember(deleted names: [String]) { shared.directory.remember(deleted: names) }
 
-    /// Removes the project and disconnects its clients. A client that reconnects is told that the project is stopping.
-    /// Returns when all loops have forgotten the project.
+    /// Removes the project and disconnects its clients. The hub tells a client that reconnects that the project is
+    /// stopping. Returns when all loops have forgotten the project.
     public func remove(_ project: Project) {
         shared.directory.remove(project)
         for mailbox in mailboxes { mailbox.post(.left(project)) }

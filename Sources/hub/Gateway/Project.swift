@@ -102,8 +102,8 @@ public final class Project: Sendable {
     /// Offset after the log's last change; nil until the log is open.
     var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
 
-    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
-    /// that begins earlier must be told about the loss once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. If a
+    /// client begins earlier, the hub must report the loss to it once.
     func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }
 
     /// Highest offset at which a break in the publication was found.

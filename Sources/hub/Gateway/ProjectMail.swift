@@ -20,8 +20,8 @@ struct ProjectMail: Sendable {
         for mailbox in mailboxes { mailbox.post(mail) }
     }
 
-    /// Posts broadcasts to all loops except the sender. A loop that is too far behind does not receive them, and is
-    /// told that broadcasts were lost.
+    /// Posts broadcasts to all loops except the sender. A loop that is too far behind does not receive them, but a
+    /// letter that broadcasts were lost.
     func post(_ batch: TurnBroadcasts, from loop: Int) {
         for index in mailboxes.indices where index != loop {
             guard bytes[index].add(batch.byteCount) else {

@@ -215,7 +215,7 @@ extension ChannelPosition {
             messagesSince = 0
             return [.count(decision), .forgetReplay]
         }
-        // The join's reply tells a client that named a position. A recognised client must be told by a loss report.
+        // The join's reply tells a client that named a position. A recognised client needs a loss report.
         if isReturning, !beginsWithEverything { owedLoss = LossReason(refusal) }
         return [.count(decision), .passOverMessages]
     }

@@ -94,8 +94,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of the publication. If the disk refuses, it is kept in memory only. After a restart, clients
-    /// are then not told which changes they missed because a table had left the publication.
+    /// Opens the record of the publication. If the disk refuses, it is kept in memory only. After a restart, the hub
+    /// then cannot tell clients which changes they missed because a table had left the publication.
     private static func publication(_ plan: ProjectPlan) -> PublicationRecord {
         do {
             let record = PublicationRecord(in: try DiskDirectory(plan.ingest.dataDirectory))

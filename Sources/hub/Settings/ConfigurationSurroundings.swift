@@ -35,8 +35,8 @@ public struct ConfigurationSurroundings: Sendable {
 
     @Sendable
     private static func readFile(at path: String) -> Content {
-        // This path stands for an empty file, in place of the usual ones. It is a special case, because reading the
-        // path may fail in some ways.
+        // This path stands for an empty file, in place of the usual ones. It needs a special case, because not every
+        // way of reading it gives an empty file.
         if path == "/dev/null" { return .bytes([]) }
         var isDirectory = false
         guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else { return .missing }

@@ -84,7 +84,7 @@ final class LoopFeeds: LoopPart {
         if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
     }
 
-    // MARK: What is told
+    // MARK: Notices and progress
 
     /// Returns the position before which the feed's client has received everything; nil until the log has begun.
     func standing(of channel: Channel) -> Feed.Standing? {

@@ -41,7 +41,7 @@ final class LoopCatchUps: LoopPart {
     func oldestOffset() -> UInt64? { logBeginning()?.offset }
 
     /// Returns the beginning of the log, looked up at most once per interval; nil if it cannot be read. Retention may
-    /// delete more before a channel's pass begins; its client is then told.
+    /// delete more before a channel's pass begins; the hub then tells its client.
     func logBeginning() -> EventLogBeginning? {
         if let known = oldestKnown, loop.now < known.at + Limits.oldestOffsetInterval.wholeNanoseconds {
             return known.beginning

@@ -51,8 +51,8 @@ final class LoopReturns: LoopPart {
     // MARK: Arrival
 
     /// Decides which changes from before its join a joining channel receives. The loop calls this before it places the
-    /// bindings, when nothing can refuse the join any more. A client that was connected before receives everything
-    /// since then, or is told that changes may be missing.
+    /// bindings, when nothing can refuse the join any more. The hub sends a client that was connected before everything
+    /// since then, or tells it that changes may be missing.
     func recognize(_ channel: Channel) {
         let session = channel.session
         guard channel.feed == nil else { return }
@@ -165,7 +165,7 @@ final class LoopReturns: LoopPart {
     func hasEnded(_ channel: Channel, comesBack: Bool) {
         assert(home.channels[channel.place] == nil, "a channel departs after it was removed")
         receipts.forget(channel.place)
-        // The client was not told about a loss. The hub reports it when the client joins again.
+        // The hub has not reported a loss to the client. It does so when the client joins again.
         if comesBack, channel.position.owedLoss != nil { channel.session.past.joinedTopics.take(channel.topic) }
         guard let resumeStore = project.settings.resumeStore else {
             if comesBack, channel.isOpen { channel.session.past.ended.forget() }
@@ -349,7 +349,7 @@ final class LoopReturns: LoopPart {
 }
 
 extension Channel {
-    /// True if the client must still be told something.
+    /// True if the hub must still tell the client something.
     fileprivate var owesReport: Bool {
         position.owesReport || told.lacks.untold != nil || !told.truncationsDue.isEmpty
     }

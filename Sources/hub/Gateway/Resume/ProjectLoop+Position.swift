@@ -38,7 +38,7 @@ extension ProjectLoop {
         }
     }
 
-    // MARK: What the machine is told
+    // MARK: Input of the machine
 
     /// Returns the progress of the channel's follower; nil if none serves the channel.
     private func progress(of channel: Channel) -> ReaderProgress? { channel.delivery.follower?.progress(for: channel) }
@@ -74,8 +74,8 @@ extension ProjectLoop {
         (channel.position.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
     }
 
-    /// Skips past messages for a channel whose client is told to fetch. The client may have received some of them, and
-    /// the loop may be about to read others.
+    /// Skips past messages for a channel, because the hub tells its client to fetch. The client may have received some
+    /// of them, and the loop may be about to read others.
     private func passOverMessages(_ channel: Channel) {
         guard channel.conversation.details?.hasReplayed != true,
             let end = project.delivery.log.end()?.state.position.offset

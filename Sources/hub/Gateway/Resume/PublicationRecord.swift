@@ -59,8 +59,8 @@ public final class PublicationRecord: Sendable {
         if isNews { writer.wake() }
     }
 
-    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
-    /// that begins earlier must be told about the loss once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. If a
+    /// client begins earlier, the hub must report the loss to it once.
     func wholeFrom(_ table: UInt32, at end: UInt64?) -> UInt64 { settled(at: end) { $0.wholeFrom(table) } }
 
     /// Returns the highest offset at which a table's publication was found to have changed.

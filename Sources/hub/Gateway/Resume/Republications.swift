@@ -51,8 +51,8 @@ struct Republications: Equatable {
 
     private static func most(of tables: Int) -> Int { max(1024, 2 * tables) }
 
-    /// Returns the offset from which the log has all changes of the table, without a break in its publication. A client
-    /// that begins earlier must be told about the loss once.
+    /// Returns the offset from which the log has all changes of the table, without a break in its publication. If a
+    /// client begins earlier, the hub must report the loss to it once.
     func wholeFrom(_ table: UInt32) -> UInt64 { max(beginning, noticed[table] ?? 0) }
 }
 

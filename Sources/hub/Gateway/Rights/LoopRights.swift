@@ -207,8 +207,8 @@ final class LoopRights: LoopPart {
         return .unknown
     }
 
-    /// Holds new messages until the rights of the new token are known. Messages that already wait are judged by the
-    /// former token.
+    /// Holds new messages until the rights of the new token are known. The rights of the former token decide about
+    /// messages that already wait.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
         case .held:

@@ -60,7 +60,7 @@ extension Follower {
         guard let channel = channel(at: place), channel.ticket == ticket else { return }
         channel.ticket = 0
         let isKnown = !outcomes.contains { if case .unavailable = $0 { true } else { false } }
-        // The client is told nothing before the log is open.
+        // The hub sends no result before the log is open.
         guard isKnown, pipeline.isOpen else { return bindLater(channel) }
         if self.place(outcomes, place, channel) { tellThatBound(channel) }
     }
@@ -399,7 +399,7 @@ struct Rebinding {
 }
 
 extension TableBinding {
-    /// True if the client is told about truncations of the table. A binding that can see no row is not told.
+    /// True if the hub tells the client about truncations of the table. False for a binding that can see no row.
     var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
 
     /// True if the binding may see some row of the table.

@@ -188,7 +188,7 @@ final class Follower: LoopPart {
 
     // MARK: Ends
 
-    /// Disconnects the clients whose changes cannot be judged. The changes stay in the log.
+    /// Disconnects the clients for whose changes policies and filters cannot be evaluated. The changes stay in the log.
     func sendAway() {
         for place in places {
             guard let channel = channel(at: place), !channel.bindings.isEmpty else { continue }

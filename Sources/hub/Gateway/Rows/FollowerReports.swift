@@ -128,8 +128,8 @@ final class FollowerReports {
         channel.told.truncationsDue.removeAll { $0.at < reached }
     }
 
-    /// Drops the changes that wait for PostgreSQL, because another holder has replaced the one for whom they were
-    /// judged. The client is told that changes may be missing.
+    /// Drops the changes that wait for PostgreSQL, because they were decided for another holder than the channel has
+    /// now. The hub tells the client that changes may be missing.
     func dropWaiting(_ channel: Channel) {
         guard let listener = channel.delivery.listener, follower.pipeline.router.dropWaiting(listener) else { return }
         home.reports.missed(channel, .tokenChanged)

@@ -267,7 +267,7 @@ final class HolderPolicies {
         for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
-    /// Applies the last transaction's changes of memberships, so that the next row is judged by the new members.
+    /// Applies the last transaction's changes of memberships, so that policies use the new members for the next row.
     func follow(_ changed: [MembershipSet]) {
         for set in changed {
             if set.isTooNew { tellOfUnknownMembers(set) }

@@ -89,11 +89,12 @@ final class LoopReports: LoopPart {
         return beginning.epoch != end.epoch || project.wholeFrom(table) > beginning.offset
     }
 
-    /// Records that changes were not delivered to the channel, or may not have been. The client is told once its join
-    /// has been answered.
+    /// Records that changes were not delivered to the channel, or may not have been. The hub tells the client once its
+    /// join has been answered.
     func missed(_ channel: Channel, _ reason: LossReason) { home.take(.lossNoticed(reason), channel) }
 
-    /// Sends waiting reports of losses now, because the client is about to be told that it has received everything.
+    /// Sends waiting reports of losses now, because the hub is about to tell the client that it has received
+    /// everything.
     func tellWhatIsUntold(_ channel: Channel) {
         home.take(.reportsDue, channel)
         if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }

@@ -1,9 +1,10 @@
-/// Position from which a loop may have judged changes by a catalog version that it has not applied yet.
+/// Position from which a loop may have decided on changes by a catalog version that it has not applied yet.
 ///
 /// The loop can read a new version before the mail about it arrives. A channel that joins before the mail is bound by
 /// the new version.
 struct NewerCatalog {
-    /// Offset before which changes had been judged when the last turn began; the maximum value if the loop judges none.
+    /// Offset before which decisions were final when the last turn began; the maximum value if the loop decides on no
+    /// changes.
     private var judgedBefore = UInt64.max
     /// Newest catalog version that was readable at the begin of a turn.
     private var seen: UInt64 = 0
@@ -11,8 +12,8 @@ struct NewerCatalog {
     /// seen.
     private var since: UInt64?
 
-    /// Records, at the begin of a turn, which catalog version is readable and how far the loop has judged changes; nil
-    /// if it judges none.
+    /// Records, at the begin of a turn, which catalog version is readable and before which offset the loop's decisions
+    /// are final; nil if it decides on no changes.
     mutating func noteTurn(_ version: UInt64, judgedUpTo offset: UInt64?) {
         if version != seen {
             seen = version
@@ -21,8 +22,8 @@ struct NewerCatalog {
         judgedBefore = offset ?? .max
     }
 
-    /// Records that the loop applies the version. Returns the offset from which it may already have judged changes by
-    /// it.
+    /// Records that the loop applies the version. Returns the offset from which it may already have decided by this
+    /// version.
     mutating func adopt(_ version: UInt64) -> UInt64 {
         defer { (seen, since) = (version, nil) }
         return since ?? judgedBefore

@@ -16,7 +16,7 @@ final class Channel {
     /// Entry of the join's `postgres_changes`.
     struct Binding {
         let id: UInt32
-        /// Parameters from the join; nil if they were invalid, which the client is told.
+        /// Parameters from the join; nil if they were invalid, for which the hub sends an error.
         let parameters: BindingParameters?
         /// True if the client wants a delete event for rows that an update moves out of its view.
         var wantsMoves = false

@@ -190,7 +190,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    /// Ends a refused join. The channel is removed now; the client is told after a pause.
+    /// Ends a refused join. The channel is removed now; the hub sends the refusal after a pause.
     private func refuseJoin(_ channel: Channel, _ reason: String) {
         let (id, session) = (channel.id, channel.session)
         Log.shared.debug("refused a join", [.reason(reason), .project(project.name)])

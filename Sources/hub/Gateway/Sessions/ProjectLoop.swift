@@ -43,7 +43,7 @@ final class ProjectLoop {
     private(set) lazy var talk = LoopTalk(of: self)
     private(set) lazy var presence = LoopPresence(of: self)
     private(set) lazy var ledger = LoopLedger(of: self)
-    /// Position from which changes may have been judged by a catalog version whose mail has not arrived yet.
+    /// Position from which the loop may have decided by a catalog version whose mail has not arrived yet.
     private var newerCatalog = NewerCatalog()
 
     init(_ project: Project, _ clients: ClientLoop) {
@@ -103,8 +103,8 @@ final class ProjectLoop {
         tokens.expelRefusedRoles(snapshot)
         rights.takeRules(of: snapshot)
         for follower in followers { follower.take(snapshot) }
-        // Channels are bound again before the loop reads on. Changes that were read before and wait for answers may be
-        // judged by either version.
+        // Channels are bound again before the loop reads on. Policies of either version may apply to changes that were
+        // read before and wait for answers.
         let place = live.pipeline.isOpen ? live.pipeline.frontier : project.logEnd ?? 0
         project.catalog.adopt(
             snapshot.version, from: min(live.pipeline.judgedUpTo, place, newerCatalog.adopt(snapshot.version)),

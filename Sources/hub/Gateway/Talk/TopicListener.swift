@@ -72,8 +72,7 @@ final class ConversationDetails {
         case unknown
         /// The hub has asked for the rights. Messages of the channel wait for the answer.
         case asked(ticket: UInt64)
-        /// The channel has another token, whose rights are not known yet. New messages wait and will be judged by that
-        /// token.
+        /// The channel has another token, whose rights are not known yet. New messages wait until they are known.
         case held(PendingWrites)
         case known(broadcast: Bool, presence: Bool)
     }
