@@ -51,11 +51,11 @@ public struct Recipient: BitwiseCopyable {
     /// all matches of an update before it sends anything.
     let wantsMoves: Bool
     let manner: Manner
+    /// Index of the channel's newest entry in `MatchedChannels`; valid for the change with the number `stamp`.
     var touch: UInt32 = 0
     /// Offset of the position that the hub last sent to the client.
     var toldAt: UInt64
-    /// Number of the change to which `touch` belongs. `touch` is the index of the channel's newest entry in
-    /// `MatchedChannels`.
+    /// Number of the change to which `touch` belongs.
     var stamp: UInt64 = 0
 
     private static let none = UInt32.max

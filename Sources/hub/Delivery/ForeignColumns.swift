@@ -3,8 +3,8 @@ import Catalog
 import Change
 import Diagnostics
 
-/// Columns of a stored schema whose type differs from the table's current type. `converted` is the schema of its rows
-/// after the hub has converted their values.
+/// Columns of a stored schema whose type differs from the table's current type, or whose stored values may have had
+/// another meaning.
 struct ForeignColumns {
     /// Current columns of the table, by index in the stored schema.
     let columns: [Int: CatalogColumn]
@@ -15,6 +15,7 @@ struct ForeignColumns {
     /// Indices of enumeration columns whose labels may have been renamed since the values were stored.
     private let relabelled: Set<Int>
     private let moment: LSN
+    /// Schema of the rows after the hub has converted the values of these columns.
     let converted: Relation
     let fingerprint: UInt64
 

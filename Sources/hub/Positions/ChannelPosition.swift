@@ -249,7 +249,7 @@ extension ChannelPosition {
     }
 
     /// Returns the offset as a position when the channel ends. If the log had not begun when the channel joined, the
-    /// position is outside of every log, so that the hub will tell the client to fetch.
+    /// position is outside of every log. The hub then tells the client to fetch.
     private func last(_ offset: UInt64, _ view: LogView) -> EventLogPosition {
         epoch(view).map { EventLogPosition(epoch: $0, offset: offset) } ?? EventLogPosition(epoch: 0, offset: 0)
     }

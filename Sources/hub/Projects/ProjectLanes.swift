@@ -26,8 +26,8 @@ final class ProjectLanes: Sendable {
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// Starts the dispatching thread. Must be called on the main thread, because a thread shares the descriptor table
-    /// of the thread that starts it, and each socket loop has its own.
+    /// Starts the dispatching thread. Must be called on the main thread: a thread shares the descriptor table of the
+    /// thread that starts it, and each socket loop has its own.
     init() throws(SystemError) {
         let thread = try BackgroundThread("projects") { [self] in dispatch() }
         self.thread.withLock { $0 = thread }

@@ -8,9 +8,9 @@ import Positions
 import Synchronization
 import System
 
-/// Regular sweep over the positions of a loop's channels, for three purposes. It sends their current positions to
-/// clients that asked for these and had no changes, so that they can resume from a position that the log still has. It
-/// compares the slowest channel with retention. It repeats ledger notes that retention is about to delete.
+/// Regular sweep over the positions of a loop's channels, for three purposes. Clients that asked for positions and had
+/// no changes get their current one, so that they can resume within retention. The sweep compares the slowest channel
+/// with retention. It repeats ledger notes that retention is about to delete.
 final class LoopStandings: LoopPart {
     unowned let home: ProjectLoop
     /// Progress of the sweep; nil until the first channel needs one.

@@ -79,7 +79,7 @@ final class LoopReports: LoopPart {
         home.tell(channel, .error, BindingMessages.wasUnpublished(table))
     }
 
-    /// True if the log may have outdated rows of the table, because after they were written the table was outside the
+    /// True if the log may have outdated rows of the table: after they were written, the table was outside the
     /// publication or the log has a gap. The join's reply did not tell this to the client: it only said that deletes
     /// depend on rows in the log.
     func mayHaveRowsInDoubt(_ table: UInt32) -> Bool {

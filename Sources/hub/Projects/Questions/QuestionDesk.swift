@@ -24,8 +24,8 @@ final class QuestionDesk: Sendable {
     private let pulse = Pulse()
     private let threads = Mutex<[BackgroundThread]>([])
 
-    /// Starts the threads. Must be called on the main thread, because a thread shares the descriptor table of the
-    /// thread that starts it, and each socket loop has its own.
+    /// Starts the threads. Must be called on the main thread: a thread shares the descriptor table of the thread that
+    /// starts it, and each socket loop has its own.
     init() throws(SystemError) {
         var threads: [BackgroundThread] = []
         for _ in 0..<Limits.questionsAtOnce {
