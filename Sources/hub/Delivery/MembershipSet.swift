@@ -5,8 +5,8 @@ import Judging
 import Policy
 import System
 
-/// Keys that one holder has by a membership. PostgreSQL fills the set, then the log keeps it current, transaction by
-/// transaction.
+/// Keys that one holder has by a membership: rows of another table that decide which rows the holder sees. PostgreSQL
+/// fills the set, then the log keeps it current, transaction by transaction.
 ///
 /// The set counts rows by key, so that a key stays while at least one row has it.
 public final class MembershipSet {

@@ -10,7 +10,7 @@ struct OpenLosses {
     /// hub tells them.
     private var unanswered: Set<UInt32> = []
     /// Channels that received an update without its unchanged values, because the log does not have these. The hub
-    /// tells them.
+    /// tells their clients.
     private var lacking: Set<UInt32> = []
     /// Tables with updates that may have moved rows out of a view, although the old row is unknown. The value is the
     /// offset of the last such update.

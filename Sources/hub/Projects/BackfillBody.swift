@@ -2,7 +2,7 @@ import Bytes
 import Change
 import Replication
 
-/// Body of a backfill request: rows of a table that an operator read from the database with a login of its own.
+/// Body of a backfill request: rows of a table that an operator read from the database with a login that may read them.
 ///
 ///     {"system": "7312345678901234567", "database": 16384, "reading": "9f86d081884c7d65",
 ///      "lsn": "0/1B2C3D4", "part": 0, "last": true,

@@ -15,7 +15,7 @@ public enum SettingType: Sendable {
     case duration(ClosedRange<Duration>)
     /// One of the words. Each synonym stands for one of them.
     case choice([String], synonyms: [String: String])
-    /// `host:port`.
+    /// Address in the form `host:port`.
     case address
     /// Name that is valid for a replication slot.
     case slotName
