@@ -26,7 +26,7 @@ public final class ResumeStore: Sendable {
     private let hasFailed = Atomic<Bool>(false)
 
     static let fileName = "departures"
-    private static let newName = "resumeStore.new"
+    private static let newName = "departures.new"
 
     /// Restores the positions that an earlier process wrote. All clients of that process count as disconnected.
     public init(
