@@ -70,8 +70,8 @@ import Testing
         let record = Self.some(&random)
         var later = record
         (later.time, later.since, later.unknownFrom, later.awaited) = (record.time &+ 1, 7, 7, [1])
-        #expect(record.saysTheSame(as: later))
+        #expect(record.hasSameContent(as: later))
         later.answers.append(CatalogRecord.Answer(question: 1))
-        #expect(!record.saysTheSame(as: later))
+        #expect(!record.hasSameContent(as: later))
     }
 }

@@ -90,19 +90,19 @@ import Testing
     @Test func `clients are told each time they have waited for long`() {
         var wait = DeliveryWait()
         let long = Limits.maximumCatalogAbsence.wholeNanoseconds
-        #expect(wait.hasTired(at: 2 * long) == false)
+        #expect(wait.hasWaitedTooLong(at: 2 * long) == false)
         wait.awaitPolicies(at: 10)
         wait.hear(1)
         // A further wait for the same entry has begun with the first one.
         _ = wait.awaitCatalog(seeing: 5, at: 20)
-        #expect(wait.hasTired(at: 10 + long) == false)
-        #expect(wait.hasTired(at: 11 + long) == true)
-        #expect(wait.hasTired(at: 11 + long) == false)
-        #expect(wait.hasTired(at: 12 + 2 * long) == true)
+        #expect(wait.hasWaitedTooLong(at: 10 + long) == false)
+        #expect(wait.hasWaitedTooLong(at: 11 + long) == true)
+        #expect(wait.hasWaitedTooLong(at: 11 + long) == false)
+        #expect(wait.hasWaitedTooLong(at: 12 + 2 * long) == true)
         wait.catalogRefreshed(1, true)
         wait.finishEntry()
         _ = wait.awaitCatalog(seeing: 6, at: 30 + 2 * long)
-        #expect(wait.hasTired(at: 30 + 3 * long) == false)
+        #expect(wait.hasWaitedTooLong(at: 30 + 3 * long) == false)
     }
 
     @Test func `tables without listeners are passed, and others are reported when they wait for long`() {
@@ -119,10 +119,10 @@ import Testing
         #expect(wait.isHeldByTables)
         #expect(wait.tablesHeldLong(at: 10 + long) == [])
         #expect(wait.tablesHeldLong(at: 11 + long) == [HeldTable(table: 2, xid: 6), HeldTable(table: 3, xid: 6)])
-        wait.readOnUnheard()
+        wait.resumeIfUnlistened()
         #expect(!wait.isReading)
         wait.passOver(unheard: [2, 3, 4])
-        wait.readOnUnheard()
+        wait.resumeIfUnlistened()
         #expect(wait.isReading && !wait.isHeldByTables)
     }
 
@@ -130,7 +130,7 @@ import Testing
         var wait = DeliveryWait()
         _ = wait.awaitCatalog(seeing: nil, at: 0)
         wait.passOver(unheard: [1])
-        wait.readOnUnheard()
+        wait.resumeIfUnlistened()
         #expect(!wait.isReading && !wait.awaitsTransaction)
         #expect(wait.tablesHeldLong(at: .max) == [])
     }

@@ -90,7 +90,7 @@ import Testing
         throws
     {
         var router = try router(expecting: true)
-        router.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
+        router.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(500)))
         #expect(try contradictions(&router, at: 499).isEmpty)
         try pass([4, -6], &router)
         #expect(try contradictions(&router, at: 500) == [0])
@@ -100,7 +100,7 @@ import Testing
     @Test(arguments: [[5], [-5], [3, -5, 6]]) func `a row that changed meanwhile says nothing`(ids: [Int]) throws {
         var router = try router(expecting: true)
         try pass(ids, &router)
-        router.opinions.take(1, SeenInTable(isVisible: false, position: LSN(500)))
+        router.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(500)))
         #expect(try contradictions(&router, at: 600).isEmpty)
     }
 
@@ -118,24 +118,24 @@ import Testing
             policy: 0, judged: binding.judged.identity, expected: true, id: RowID(table: 7, hash: 1), fingerprint: 9,
             row: [])
         #expect(rekeyed.opinions.add(other, key: ["other"]) == 2)
-        rekeyed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
+        rekeyed.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(5)))
         #expect(try contradictions(&rekeyed, at: 600).isEmpty)
     }
 
     @Test func `a table that agrees, cannot be asked, or is asked about another policy does not contradict`() throws {
         var agreeing = try router(expecting: true)
-        agreeing.opinions.take(1, SeenInTable(isVisible: true, position: LSN(5)))
+        agreeing.opinions.take(1, RowVisibilityAnswer(isVisible: true, position: LSN(5)))
         #expect(try contradictions(&agreeing, at: 600).isEmpty)
         var unasked = try router(expecting: true)
         unasked.opinions.take(1, nil)
         #expect(try contradictions(&unasked, at: 600).isEmpty)
         var other = try router(expecting: true)
-        other.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
+        other.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(5)))
         other.bindings.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
         // A verdict that would be different by now was right at its own time.
         var changed = try router(expecting: true)
-        changed.opinions.take(1, SeenInTable(isVisible: false, position: LSN(5)))
+        changed.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(5)))
         changed.bindings.policies.replace(.never, of: 0)
         changed.bindings.declare(table: 7, columns: ["id"])
         changed.bindings.noteRelation(9, Self.relation, foreign: [])

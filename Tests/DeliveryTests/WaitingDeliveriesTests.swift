@@ -15,7 +15,7 @@ import Testing
         let body = deliveries.body(UInt32(offset)) { [UInt8](repeating: 0, count: bytes) }
         return WaitingDelivery(
             seen: SeenBody(body: body, view: 0), past: nil, operation: .insert, bindings: 0,
-            provisos: [DeferredBinding(binding: 0, question: question)],
+            deferredBindings: [DeferredBinding(binding: 0, question: question)],
             position: EventLogPosition(epoch: 1, offset: offset + 1))
     }
 

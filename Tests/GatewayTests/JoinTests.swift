@@ -41,14 +41,14 @@ import Testing
         var (join, _) = join()
         #expect(actions(&join, .bindingsAwaited, .patienceEnded) == [[.bePatient], [.promiseBindings, .reply]])
         #expect(join.isAnswered && !join.isOpen)
-        #expect(actions(&join, .replied, .bound) == [[], [.sayWhatBindingsCameTo]])
+        #expect(actions(&join, .replied, .bound) == [[], [.sendBindingResults]])
     }
 
     @Test("what it is bound by changes often, and is said each time")
     func again() {
         var (join, _) = join()
         _ = actions(&join, .bound, .replied)
-        #expect(actions(&join, .bound, .bound) == [[.sayWhatBindingsCameTo], [.sayWhatBindingsCameTo]])
+        #expect(actions(&join, .bound, .bound) == [[.sendBindingResults], [.sendBindingResults]])
     }
 
     @Test("it can be refused until it is answered, and is done with then")
@@ -77,7 +77,7 @@ import Testing
             for _ in 0..<12 { actions += join.take(random.pick(events)) }
             #expect(actions.count { $0 == .reply } + actions.count { $0 == .refuse("no") } <= 1)
             #expect(join.isAnswered == actions.contains(.reply))
-            #expect(!actions.contains(.sayWhatBindingsCameTo) || join.isOpen)
+            #expect(!actions.contains(.sendBindingResults) || join.isOpen)
             if let reply = actions.firstIndex(of: .reply) {
                 #expect(!actions[reply...].contains(.bind) && !actions[reply...].contains(.askRights))
             }

@@ -277,7 +277,7 @@ private final class TwoClocks: TimeSource {
                     faults.code = code
                 }
                 let status = ReplicationStatus()
-                let opening = PatientOpening { try LogSink(directory: storage, options: Self.options) }
+                let opening = RetriedOpening { try LogSink(directory: storage, options: Self.options) }
                 try opening.attempt(status)
                 let sink = try #require(opening.take(status))
                 #expect(sink.lineage == Self.lineage && sink.position == LSN(100), "call \(after) of kind \(kind)")
@@ -288,10 +288,10 @@ private final class TwoClocks: TimeSource {
 
     @Test func `a start does not wait for what somebody has to put right`() throws {
         let status = ReplicationStatus()
-        let opening = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EACCES) }
+        let opening = RetriedOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EACCES) }
         #expect(throws: SystemError.self) { try opening.attempt(status) }
         // An opening that is no longer wanted ends.
-        let ended = PatientOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EMFILE) }
+        let ended = RetriedOpening<Int> { throw SystemError(operation: "open", subject: "log", code: EMFILE) }
         try ended.attempt(status)
         ended.end()
         #expect(ended.take(status) == nil)

@@ -128,7 +128,7 @@ import Testing
         let loop = ClaimsScript(filling: "SELECT 1", as: nil, limit: 1)
         let snapshot = try #require(VisibleTransactions("1:1:"))
         func check(_ row: [String?]) throws(PostgresError) {
-            try LoopOutcome.Answers(rows: [row], snapshot: snapshot, position: .zero).check(claims: 2, loop)
+            try ScriptOutcome.Answers(rows: [row], snapshot: snapshot, position: .zero).check(claims: 2, loop)
         }
         try check(["2", nil, nil, "key", "1"])
         for row in [
@@ -140,10 +140,10 @@ import Testing
 
     @Test func `only a count says that a row can be seen`() {
         func seen(_ values: [[String?]]) -> Bool? {
-            TableSight.isVisible(.success(Rows(columns: ["count"], values: values)))
+            RowVisibilityQuestion.isVisible(.success(Rows(columns: ["count"], values: values)))
         }
         #expect(seen([["1"]]) == true && seen([["0"]]) == false)
         #expect(seen([]) == nil && seen([[nil]]) == nil && seen([["x"]]) == nil && seen([[]]) == nil)
-        #expect(TableSight.isVisible(.failure(PostgresError(operation: "look", message: "no"))) == nil)
+        #expect(RowVisibilityQuestion.isVisible(.failure(PostgresError(operation: "look", message: "no"))) == nil)
     }
 }

@@ -32,8 +32,8 @@ import Testing
             #expect(index.takeStopped() == [7])
         }
         // A row with little work is compared with all filters.
-        index.fillPurse(1)
-        index.fillPurse(1_000_000_000)
+        index.refillReserve(1)
+        index.refillReserve(1_000_000_000)
         #expect(try index.certain(Self.small) == Array(0..<120))
         #expect(index.takeStopped() == [])
     }
@@ -46,7 +46,7 @@ import Testing
     @Test func `what is there for all comes back with time and no further`() throws {
         var index = Self.index(Allowance(ofChange: 0, ofAccount: 0, most: 150_000, perMicrosecond: 10))
         _ = index.add(table: 1, operations: .all, predicate: try Notes.predicate(Self.costly), member: 1, account: 1)
-        index.fillPurse(1)
+        index.refillReserve(1)
         // The work is 12 bytes of pattern by 5,000, plus the condition: 60,032.
         func tried() throws -> Int {
             var count = 0
@@ -57,11 +57,11 @@ import Testing
             return count
         }
         #expect(try tried() == 2)
-        index.fillPurse(1 + 1_000_000)
+        index.refillReserve(1 + 1_000_000)
         #expect(try tried() == 0)
-        index.fillPurse(1 + 6_000_000)
+        index.refillReserve(1 + 6_000_000)
         #expect(try tried() == 1)
-        index.fillPurse(.max)
+        index.refillReserve(.max)
         #expect(try tried() == 2)
     }
 

@@ -48,14 +48,14 @@ import Testing
     @Test func `input that may have waited does not show when the peer lived`() {
         var activity = PeerActivity(now: 0)
         activity.receive(at: 10, lookedAt: 8, fillsRoom: true)
-        #expect(activity.heardAfter == 8)
+        #expect(activity.certainlySentAfter == 8)
         activity.receive(at: 20, lookedAt: 18, fillsRoom: false)
-        #expect(activity.heardAfter == 8)
+        #expect(activity.certainlySentAfter == 8)
         activity.receive(at: 30, lookedAt: 28, fillsRoom: false)
-        #expect(activity.heardAfter == 28)
+        #expect(activity.certainlySentAfter == 28)
         activity.leaveInput()
         activity.receive(at: 40, lookedAt: 38, fillsRoom: false)
-        #expect(activity.heardAfter == 28)
+        #expect(activity.certainlySentAfter == 28)
     }
 
     @Test func `each stage waits for the events that it needs`() {

@@ -79,7 +79,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
                 $0.onReceived = { loop, id, bytes in
                     let taken = min(bytes.byteCount, 5000)
                     loop.send(bytes.bytes.extracting(first: taken), to: id)
-                    if taken < bytes.byteCount { loop.showAgain(id) }
+                    if taken < bytes.byteCount { loop.redeliverInput(id) }
                     return taken
                 }
             })

@@ -58,7 +58,7 @@ private final class Desk {
     }
 
     /// Runs a turn at that time in seconds, and returns the time after which the connection's last data was sent.
-    func heardAfter(
+    func certainlySentAfter(
         turningAt seconds: UInt64, _ act: @escaping @Sendable (SocketLoop, ConnectionID) -> Void = { _, _ in }
     ) -> UInt64 {
         clock.now.value = seconds * 1_000_000_000
@@ -66,7 +66,7 @@ private final class Desk {
         let connection = connection
         scripted.acts.withLock {
             $0.append { loop in
-                found.value = loop.heardAfter(connection)
+                found.value = loop.certainlySentAfter(connection)
                 act(loop, connection)
             }
         }
@@ -79,48 +79,48 @@ private final class Desk {
 @Suite(.within(minutes: 2)) struct HearingTests {
     @Test func `what comes was sent after the loop looked last`() throws {
         let desk = try Desk()
-        #expect(desk.heardAfter(turningAt: 10) == 0)
+        #expect(desk.certainlySentAfter(turningAt: 10) == 0)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 11) == 10)
-        #expect(desk.heardAfter(turningAt: 12) == 10)
+        #expect(desk.certainlySentAfter(turningAt: 11) == 10)
+        #expect(desk.certainlySentAfter(turningAt: 12) == 10)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 13) == 12)
+        #expect(desk.certainlySentAfter(turningAt: 13) == 12)
     }
 
     @Test func `what a loop reads late, having stood still, may be from before`() throws {
         let desk = try Desk()
-        #expect(desk.heardAfter(turningAt: 10) == 0)
+        #expect(desk.certainlySentAfter(turningAt: 10) == 0)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 500) == 10)
+        #expect(desk.certainlySentAfter(turningAt: 500) == 10)
     }
 
     @Test func `what waited while nothing was read says nothing of when it came`() throws {
         let desk = try Desk()
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 10) { $0.pauseReading($1) } == 0)
+        #expect(desk.certainlySentAfter(turningAt: 10) { $0.pauseReading($1) } == 0)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 11) == 0)
-        #expect(desk.heardAfter(turningAt: 12) { $0.resumeReading($1) } == 0)
-        #expect(desk.heardAfter(turningAt: 13) == 0)
+        #expect(desk.certainlySentAfter(turningAt: 11) == 0)
+        #expect(desk.certainlySentAfter(turningAt: 12) { $0.resumeReading($1) } == 0)
+        #expect(desk.certainlySentAfter(turningAt: 13) == 0)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 14) == 13)
+        #expect(desk.certainlySentAfter(turningAt: 14) == 13)
     }
 
     @Test func `what is more than is read at once may have waited`() throws {
         let desk = try Desk()
-        #expect(desk.heardAfter(turningAt: 10) == 0)
+        #expect(desk.certainlySentAfter(turningAt: 10) == 0)
         try desk.comes(Limits.socketReadBytes + 1)
-        #expect(desk.heardAfter(turningAt: 11) == 10)
-        #expect(desk.heardAfter(turningAt: 12) == 10)
+        #expect(desk.certainlySentAfter(turningAt: 11) == 10)
+        #expect(desk.certainlySentAfter(turningAt: 12) == 10)
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 13) == 12)
+        #expect(desk.certainlySentAfter(turningAt: 13) == 12)
     }
 
     @Test func `that nothing came for long is nothing that came`() throws {
         let desk = try Desk()
         try desk.comes()
-        #expect(desk.heardAfter(turningAt: 10) == 0)
-        for seconds in UInt64(11)...20 { #expect(desk.heardAfter(turningAt: seconds) == 0) }
+        #expect(desk.certainlySentAfter(turningAt: 10) == 0)
+        for seconds in UInt64(11)...20 { #expect(desk.certainlySentAfter(turningAt: seconds) == 0) }
         let wasIdle = desk.diary.all.contains { if case .wentIdle = $0 { true } else { false } }
         #expect(wasIdle)
     }

@@ -204,7 +204,7 @@ import Testing
     @Test func `memory goes back when much was freed, and counting starts again`() throws {
         var backlogs = Backlogs(settings())
         let bytes = 1 << 20
-        for number in 1...Limits.givenBackBytes / bytes {
+        for number in 1...Limits.memoryReturnThresholdBytes / bytes {
             #expect(!backlogs.haveFreedMuch, "after \(number - 1)")
             let seat = try newSeat()
             queue(piece([UInt8](repeating: 1, count: bytes)), seat)

@@ -11,7 +11,7 @@ final class Diary: Sendable {
         case opened(ConnectionID)
         case received(ConnectionID, Int)
         case closed(ConnectionID, ConnectionEnd)
-        case rung
+        case drainMailbox
         case timeIsUp(UInt64)
         case wentIdle(ConnectionID)
         case fellBehind(ConnectionID, Int)
@@ -90,10 +90,10 @@ final class Scripted: SocketApplication, @unchecked Sendable {
         return bytes.byteCount
     }
 
-    func stopsTaking(_ connection: ConnectionID) { onStopsTaking?(loop, connection) }
+    func peerStoppedReading(_ connection: ConnectionID) { onStopsTaking?(loop, connection) }
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) { diary.write(.closed(connection, end)) }
-    func rung() {}
+    func drainMailbox() {}
 
     func turn() -> Bool {
         for act in acts.withLock({ acts in

@@ -163,7 +163,9 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         }
     }
 
-    func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
+    func look(
+        _ sight: RowVisibilityQuestion, seeing xid: UInt32?, then: @escaping @Sendable (RowVisibilityAnswer?) -> Void
+    ) {
         world.agenda.after(milliseconds: world.delay(.rows)) { then(nil) }
     }
 

@@ -53,7 +53,7 @@ final class Oracle: Hearing {
         /// Durable position of the log at that time, also for a client that goes on from before.
         let durableAtJoin: LSN
         /// Commits up to this number may arrive or not; nil until the join was answered.
-        var optionalTo: Int?
+        var optionalThrough: Int?
         /// The same limit for the database's messages to the topic, if it is later.
         var saidOptionalTo = 0
         var isSubscribed = false
@@ -135,7 +135,7 @@ final class Oracle: Hearing {
         /// Continues from the mark as if the client had never been away.
         func goOn(from mark: Mark) {
             durable = mark.durable
-            optionalTo = mark.optionalTo
+            optionalThrough = mark.optionalThrough
             reached = mark.reached
             heard = mark.heard
             said = mark.said
@@ -173,7 +173,7 @@ final class Oracle: Hearing {
     private struct Mark {
         var place: LogPlace
         var durable: LSN
-        var optionalTo: Int
+        var optionalThrough: Int
         var reached: Reached
         var heard: [Int]
         var said: [Int]
@@ -196,15 +196,15 @@ final class Oracle: Hearing {
         let isOneOfTwo: Bool
         let at: UInt64
         /// Last commit of which nothing is owed to the person; nil for the listening's own limit.
-        let optionalTo: Int?
+        let optionalThrough: Int?
         /// Number of times that the hub's loops had come to rest by then.
         var rests: Int
 
         init(
-            _ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, optionalTo: Int?, at: UInt64, rests: Int
+            _ listening: Listening, isUncertain: Bool, isOneOfTwo: Bool, optionalThrough: Int?, at: UInt64, rests: Int
         ) {
             self.rests = rests
-            self.optionalTo = optionalTo
+            self.optionalThrough = optionalThrough
             self.listening = listening
             self.isUncertain = isUncertain
             self.isOneOfTwo = isOneOfTwo
@@ -343,14 +343,14 @@ final class Oracle: Hearing {
 
     private func wasCut(_ listening: Listening, _ line: Line) {
         line.listening = nil
-        if listening.optionalTo == nil, let returning = listening.returning {
+        if listening.optionalThrough == nil, let returning = listening.returning {
             // The hub may have accepted the join, and must then notice the end of its socket.
             returning.rests = rests()
             return
         }
         // The hub may or may not have read that the channel became another person's.
         for person in listening.former + [listening.person] {
-            let isUncertain = listening.optionalTo == nil || !listening.former.isEmpty
+            let isUncertain = listening.optionalThrough == nil || !listening.former.isEmpty
             let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
             // A listener that did not return as the same person still counts as away after the other has returned.
             if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
@@ -358,7 +358,7 @@ final class Oracle: Hearing {
             line.absent[absentKey] = Absent(
                 listening, isUncertain: isUncertain, isOneOfTwo: isOneOfTwo,
                 // The hub did not confirm that the channel became this person's: before, it was another's.
-                optionalTo: person == (listening.former.first ?? person) ? nil : database.lastCommit,
+                optionalThrough: person == (listening.former.first ?? person) ? nil : database.lastCommit,
                 at: now(), rests: rests())
         }
     }
@@ -381,7 +381,8 @@ final class Oracle: Hearing {
     private func powerFailed(_ line: Line) {
         for (key, absent, at) in line.returned where now() - at < Self.surelyReturned && line.absent[key] == nil {
             line.absent[key] = Absent(
-                absent.listening, isUncertain: true, isOneOfTwo: true, optionalTo: absent.optionalTo, at: absent.at,
+                absent.listening, isUncertain: true, isOneOfTwo: true, optionalThrough: absent.optionalThrough,
+                at: absent.at,
                 rests: absent.rests)
         }
         line.returned = []
@@ -401,7 +402,7 @@ final class Oracle: Hearing {
     private func hasGap(_ gap: Gap, _ listening: Listening) {
         listening.durable = min(listening.durable, gap.to)
         listening.gaps.append(gap)
-        if listening.optionalTo != nil { listening.isOwedGap = true }
+        if listening.optionalThrough != nil { listening.isOwedGap = true }
     }
 
     private func wasTold(_ text: String, _ listening: Listening) {
@@ -432,7 +433,8 @@ final class Oracle: Hearing {
             from: Mark(
                 place: LogPlace(epoch: 0, offset: 0), durable: absent.isOneOfTwo ? LSN(0) : former.durable,
                 // A client without a reply to its join may expect no more than a new client.
-                optionalTo: absent.optionalTo ?? former.optionalTo ?? database.lastCommit, reached: reached,
+                optionalThrough: absent.optionalThrough ?? former.optionalThrough ?? database.lastCommit,
+                reached: reached,
                 heard: former.heard,
                 said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
@@ -452,7 +454,7 @@ final class Oracle: Hearing {
 
     private func hasJoined(_ recovery: Recovery?, on line: Line, _ listening: Listening, _ who: () -> String) {
         tally.joins += 1
-        listening.optionalTo = database.lastCommit
+        listening.optionalThrough = database.lastCommit
         if let returning = listening.returning {
             goOn(listening, as: returning)
             // From now on the former listener is at this one's position.
@@ -524,7 +526,7 @@ final class Oracle: Hearing {
     }
 
     private func heard(_ what: Heard, on line: Line, _ listening: Listening, _ who: () -> String) {
-        if listening.optionalTo == nil, what.followsAnswer {
+        if listening.optionalThrough == nil, what.followsAnswer {
             complain("\(who()) heard before its join was answered: \(what.summary)")
         }
         switch what {
@@ -534,15 +536,17 @@ final class Oracle: Hearing {
         case .became:
             guard !listening.former.isEmpty else { break }
             listening.former.removeFirst()
-            listening.optionalTo = database.lastCommit
+            listening.optionalThrough = database.lastCommit
         case .refused:
             tally.refused += 1
             line.listening = nil
         case .position(let place):
             checkPosition(place, of: line, who)
-            guard listening.former.isEmpty, let optionalTo = listening.optionalTo else { return line.mark = nil }
+            guard listening.former.isEmpty, let optionalThrough = listening.optionalThrough else {
+                return line.mark = nil
+            }
             line.mark = Mark(
-                place: place, durable: listening.durable, optionalTo: optionalTo, reached: listening.reached,
+                place: place, durable: listening.durable, optionalThrough: optionalThrough, reached: listening.reached,
                 heard: listening.heard, said: listening.said, truncations: listening.truncations,
                 toldAt: listening.toldAt)
         case .said(let version): check(said: version, listening, who)
@@ -591,7 +595,7 @@ final class Oracle: Hearing {
     private func check(_ heard: HeardChange, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         let said = { "\(heard.operation) \(heard.table) \(heard.record) \(heard.old)" }
-        guard listening.optionalTo != nil else {
+        guard listening.optionalThrough != nil else {
             return complain("\(who()) heard before its join was answered: \(said())")
         }
         guard let number = ledger.number(of: heard) else {
@@ -640,7 +644,7 @@ final class Oracle: Hearing {
     private func check(said version: Int, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         tally.said += 1
-        guard listening.optionalTo != nil else {
+        guard listening.optionalThrough != nil else {
             return complain("\(who()) heard before its join was answered: said \(version)")
         }
         guard let number = ledger.number(ofVersion: version), ledger.change(number).table == .messages else {
@@ -690,7 +694,7 @@ final class Oracle: Hearing {
     func complain(of findings: [String]) { for finding in findings { complain(finding) } }
 
     private func settle(_ listening: Listening, _ who: String, _ oldest: LSN) {
-        guard let first = listening.optionalTo else { return complain("\(who) was never answered") }
+        guard let first = listening.optionalThrough else { return complain("\(who) was never answered") }
         if !listening.isSubscribed { complain("\(who) was never subscribed") }
         if listening.isOwedGap { complain("\(who) was never told that history has a gap") }
         let least = ledger.firstNumber(after: first)
@@ -709,7 +713,7 @@ final class Oracle: Hearing {
                 complain("\(who) did not hear \(ledger.name(of: number)) \(ledger.change(number))")
             }
         }
-        listening.optionalTo = database.lastCommit
+        listening.optionalThrough = database.lastCommit
         listening.heard = []
         listening.said = []
     }

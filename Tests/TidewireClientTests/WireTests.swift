@@ -37,7 +37,7 @@ import Testing
     /// messages.
     @Test(arguments: seeds(100)) func `a message is read the same whatever was read before it`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
-        var said = SaidBefore()
+        var said = PreviousColumns()
         let columns: [JSONValue] = [
             [["name": "id", "type": "uuid"]], [["name": "id", "type": "uuid"], ["name": "n", "type": "int8"]],
             [["name": "id", "type": "uuid2"]], [], "x", nil, ["columns": [1]], [["columns": [2]]], 1, 12,

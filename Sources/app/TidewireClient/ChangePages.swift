@@ -88,7 +88,7 @@ struct ChangesAnswer {
     let batch: TableBatch
 
     init(_ answer: TransportAnswer) throws {
-        var said = SaidBefore()
+        var said = PreviousColumns()
         guard let body = try? JSONValue(parsing: answer.body, &said), body.object != nil else {
             throw TidewireProblem(
                 code: "NotAnswered", message: "the server answered with \(answer.status) and no JSON", severity: .error)

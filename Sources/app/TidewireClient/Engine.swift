@@ -92,7 +92,7 @@ final class Engine: Sendable {
     let storage: any TidewireStorage
     private let maximumWaitingChanges: Int
     private let core: Mutex<Core>
-    private let said = Mutex(SaidBefore())
+    private let said = Mutex(PreviousColumns())
 
     init(
         _ address: TransportRequest, account: ClientMachine.Account, transport: any Transport, clock: any ClientClock,

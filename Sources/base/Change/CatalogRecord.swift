@@ -63,7 +63,7 @@ public struct CatalogRecord: Sendable, Equatable {
     }
 
     /// True if both records have the same content, regardless of when they were made.
-    public func saysTheSame(as other: CatalogRecord) -> Bool {
+    public func hasSameContent(as other: CatalogRecord) -> Bool {
         serverVersion == other.serverVersion && publication == other.publication && roles == other.roles
             && answers == other.answers
     }

@@ -213,7 +213,7 @@ public enum Limits {
     /// Maximum number of catch-ups (passes over the log for returning channels) that run on one loop simultaneously.
     public static let maximumCatchUps = 2
     /// Maximum number of channels of a project that are joined or may still resume.
-    public static let maximumDepartures = 131_072
+    public static let maximumResumableChannels = 131_072
     /// Longest client id. A client can state this name in the URL to which it connects.
     public static let clientIDBytes = 128
     /// Interval at which the hub asks clients which changes they have received (see `SocketReceipt`).
@@ -222,7 +222,7 @@ public enum Limits {
     public static let earlyReceiptInterval = Duration.milliseconds(200)
     /// Number of times that the hub asks clients at the shorter interval.
     public static let earlyReceipts = 50
-    public static let departureGrace = Duration.seconds(120)
+    public static let resumeGrace = Duration.seconds(120)
     public static let maximumDepartureGrace = Duration.seconds(3600)
 
     /// Maximum time between two position messages to a client that asks for its position, while the log grows. This is
@@ -273,7 +273,7 @@ public enum Limits {
     public static let turnLargeInput = Duration.milliseconds(1)
     /// Factor for the pause after large joins: the loop reads no large message for this multiple of the time that the
     /// joins took.
-    public static let largeInputRests = 3
+    public static let largeJoinPauseFactor = 3
     /// Maximum pause after large joins in which a loop reads no large message.
     public static let maximumLargeInputRest = Duration.milliseconds(60)
     /// Maximum step by which the memory for a connection's input grows.
@@ -506,7 +506,7 @@ public enum Limits {
     public static let outboxTotalBytes = 128 << 20
 
     /// Number of bytes freed by slow connections after which the hub returns free memory to the kernel.
-    public static let givenBackBytes = 4 << 20
+    public static let memoryReturnThresholdBytes = 4 << 20
 
     /// Delay before the hub returns free memory to the kernel. Memory that other connections free in this time is
     /// included.
@@ -645,7 +645,7 @@ public enum Limits {
     /// Maximum number of policies that the hub remembers because they took too long.
     public static let maximumPolicyPenalties = 4096
     /// Maximum number of functions or statements kept on one connection.
-    public static let maximumPolicyLoops = 256
+    public static let maximumClaimsScripts = 256
     /// Milliseconds after which the hub checks again whether its snapshot sees a transaction.
     public static let visibilityRetryMilliseconds = 1
     /// Interval at which the hub checks the login that evaluates policies, while the login has the necessary rights.

@@ -64,7 +64,7 @@ public enum DescriptorTable {
     }
 
     /// Runs work that other threads have left for the calling thread's table.
-    static func doWhatIsLeft() {
+    static func runPendingWork() {
         guard leftCount.load(ordering: .acquiring) > 0, current > 0 else { return }
         let works = leftToDo.withLock { $0.removeValue(forKey: current) } ?? []
         leftCount.subtract(works.count, ordering: .relaxed)
@@ -87,7 +87,7 @@ struct OwnedDescriptor: ~Copyable, Sendable {
         self.value = value
         self.isLocked = isLocked
         table = DescriptorTable.current
-        DescriptorTable.doWhatIsLeft()
+        DescriptorTable.runPendingWork()
     }
 
     /// Number of the descriptor. Only a thread that uses the descriptor's table may use it.

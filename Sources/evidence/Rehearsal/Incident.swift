@@ -82,9 +82,9 @@ public final class Incident {
 
     /// Plays the whole incident, from the first connection to the last.
     public func play() throws {
-        try everybodyComes()
-        try somebodyIsTakenOff()
-        try somebodyIsAway()
+        try connectDevices()
+        try removeColleague()
+        try disconnectDevices()
         try aMigrationGoesWrong()
         try theHubIsRestarted()
         try everybodyLeaves()
@@ -92,7 +92,7 @@ public final class Incident {
 
     // MARK: The acts
 
-    private func everybodyComes() throws {
+    private func connectDevices() throws {
         try commit(
             "colleagues",
             """
@@ -104,7 +104,7 @@ public final class Incident {
         try stage.awaitCatalog(0)
     }
 
-    private func somebodyIsTakenOff() throws {
+    private func removeColleague() throws {
         try commit("note 1", note(1, 5, by: Self.ana, "call back"), "ana writes note 1 on listing 5")
         try told([ana, ben], "INSERT", "notes", 1)
         try commit("note 2", note(2, 7, by: Self.ana, "viewing at noon"), "ana writes note 2, on listing 7")
@@ -116,7 +116,7 @@ public final class Incident {
         try told([ana], "UPDATE", "notes", 1)
     }
 
-    private func somebodyIsAway() throws {
+    private func disconnectDevices() throws {
         for device in [ben, laptop] { try device.catchUp() }
         ben.cut()
         laptop.cut()

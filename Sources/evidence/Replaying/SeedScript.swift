@@ -16,7 +16,7 @@ public struct SeedScript {
         /// Maximum number of rows per table. All rows of one table are held in memory.
         public var mostRows = 1_000_000
         /// True if triggers and foreign keys stay active while the script runs.
-        public var letsTriggersAct = false
+        public var keepsTriggersActive = false
         /// References between tables, and where they are known from. If nil, they are guessed from the names of
         /// columns.
         public var references: (list: [TableOrder.Reference], source: TableOrder.Source)?
@@ -57,7 +57,7 @@ public struct SeedScript {
         _ line: (String) throws -> Void,
         noting: ((_ table: TableName, _ done: Int, _ all: Int, _ offset: UInt64) throws -> Void)? = nil
     ) throws -> Report {
-        for text in Self.head + (settings.letsTriggersAct ? Self.acting : Self.notActing) { try line(text) }
+        for text in Self.head + (settings.keepsTriggersActive ? Self.acting : Self.notActing) { try line(text) }
         let order = try order()
         for text in order.words { try line(Self.comment(text)) }
         var report = Report()

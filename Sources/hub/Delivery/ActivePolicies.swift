@@ -174,12 +174,12 @@ struct AskedQuestions {
 
     private(set) var ofFilters: [(pending: PendingQuestion, question: JudgedQuestion)] = []
     private(set) var ofPolicies: [OfRow] = []
-    private(set) var ofTables: [(ticket: UInt64, sight: TableSight)] = []
+    private(set) var ofTables: [(ticket: UInt64, sight: RowVisibilityQuestion)] = []
     private var places: [RowKey: Int] = [:]
 
     var isEmpty: Bool { ofFilters.isEmpty && ofPolicies.isEmpty && ofTables.isEmpty }
 
-    mutating func add(_ sight: TableSight, _ ticket: UInt64) { ofTables.append((ticket, sight)) }
+    mutating func add(_ sight: RowVisibilityQuestion, _ ticket: UInt64) { ofTables.append((ticket, sight)) }
 
     mutating func add(_ pending: PendingQuestion, _ question: JudgedQuestion) { ofFilters.append((pending, question)) }
 

@@ -3,7 +3,7 @@ struct CatalogQuestion {
     private var last: UInt64 = 0
     private(set) var isUnderWay = false
     /// Version of the newest catalog snapshot that the loop has received.
-    private(set) var heardOf: UInt64 = 0
+    private(set) var newestVersion: UInt64 = 0
 
     /// Begins a question. Returns its number.
     mutating func ask() -> UInt64 {
@@ -21,5 +21,5 @@ struct CatalogQuestion {
         return true
     }
 
-    mutating func hear(_ version: UInt64) { heardOf = version }
+    mutating func hear(_ version: UInt64) { newestVersion = version }
 }

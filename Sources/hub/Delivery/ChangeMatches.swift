@@ -14,7 +14,7 @@ struct ChangeMatches: ~Copyable {
     /// Bindings as in `departed`, by the completed row.
     private var departedWhole = MatchBatch()
     /// Bindings as in `departed`, by an old row that the hub found elsewhere than in the change.
-    private var departedFormer = MatchBatch()
+    private var departedByOldRow = MatchBatch()
     /// Members of the current node, copied from the index, so that the index can be changed while the router serves
     /// them.
     private(set) var nodeMembers: [UInt32] = []
@@ -55,12 +55,12 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&same, by: &bindings.leavingRows, into: &departedWhole, bindings.audience, &skipped)
     }
 
-    /// Matches bindings whose view a row leaves, by the old row. `swapFormer` then makes the result current.
+    /// Matches bindings whose view a row leaves, by the old row. `swapOldRowMatches` then makes the result current.
     @_lifetime(part: copy part)
     mutating func matchFormer(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
     ) throws(ByteError) {
-        _ = try Self.match(&part, by: &bindings.leavingRows, into: &departedFormer, bindings.audience, &skipped)
+        _ = try Self.match(&part, by: &bindings.leavingRows, into: &departedByOldRow, bindings.audience, &skipped)
     }
 
     /// Matches changes: all matching uses this function. Records in `skipped` the listeners whose filters were not
@@ -98,7 +98,7 @@ struct ChangeMatches: ~Copyable {
     }
 
     /// Swaps `departed` with the matches by the old row. A second call swaps them back.
-    mutating func swapFormer() { swap(&departed, &departedFormer) }
+    mutating func swapOldRowMatches() { swap(&departed, &departedByOldRow) }
 
     // MARK: A change
 

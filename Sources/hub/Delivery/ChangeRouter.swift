@@ -125,7 +125,7 @@ public struct ChangeRouter: ~Copyable {
         if let whole = completion?.whole { return try deliver(change, whole, former, moment, on: sink) }
         var delivered = try distribute(place, change, former, moment, on: sink)
         if bindings.wantDepartures { try addDepartures(of: place, change, former, moment) }
-        delivered += try deliverTouched(change, moment, on: sink)
+        delivered += try deliverMatches(change, moment, on: sink)
         return delivered
     }
 
@@ -143,7 +143,7 @@ public struct ChangeRouter: ~Copyable {
         let judged = ReadableChange(completed, whole.relation)
         if change.change.operation == .delete {
             let delivered = try distribute(0, judging: judged, change, former: change, moment, on: sink)
-            return try delivered + deliverTouched(change, moment, on: sink)
+            return try delivered + deliverMatches(change, moment, on: sink)
         }
         let moment = moment.of(judged.change, number: changeNumber)
         if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
@@ -153,7 +153,7 @@ public struct ChangeRouter: ~Copyable {
         let past = whole.fingerprint == change.change.relation ? former : nil
         let delivered = try distribute(0, judged, past, moment, on: sink)
         if bindings.wantDepartures { try addDepartures(of: 0, judged, past, moment) }
-        return try delivered + deliverTouched(judged, moment, on: sink)
+        return try delivered + deliverMatches(judged, moment, on: sink)
     }
 
     /// Records the listeners that see a column whose value is still absent.
@@ -310,8 +310,8 @@ public struct ChangeRouter: ~Copyable {
         var same = part
         try matches.matchFormer(&same, &bindings, &losses.skipped)
         guard let whole = try part.next() else { return }
-        matches.swapFormer()
-        defer { matches.swapFormer() }
+        matches.swapOldRowMatches()
+        defer { matches.swapOldRowMatches() }
         guard hasDepartures(at: 0) else { return }
         try addDepartures(of: 0, ReadableChange(whole, change.relation), moment, isComposed: true)
     }
@@ -363,20 +363,20 @@ public struct ChangeRouter: ~Copyable {
 
     // MARK: Channels with several bindings
 
-    private mutating func deliverTouched(
+    private mutating func deliverMatches(
         _ change: borrowing ReadableChange, _ moment: ChangeMoment, on sink: any FrameSink
     ) throws(ByteError) -> Int {
         var delivered = 0
         for place in touches.all.indices {
             let touch = touches.all[place]
-            guard touch.certain != 0 || !touch.provisos.isEmpty else { continue }
+            guard touch.certain != 0 || !touch.deferredBindings.isEmpty else { continue }
             try writer.write(change, moment, touch.seen.view, &bindings.views)
             precondition(
                 touch.seen.question == nil || touch.seen.masked != nil,
                 "where it is asked whether the old row may be seen there is a view without it")
             guard let recipient = bindings.audience.recipient(touch.listener) else { continue }
             let operation = touch.isDeparture ? .delete : change.change.operation
-            if recipient.isHeld || !touch.provisos.isEmpty || touch.seen.question != nil {
+            if recipient.isHeld || !touch.deferredBindings.isEmpty || touch.seen.question != nil {
                 if let masked = touch.seen.masked { try writer.write(change, moment, masked, &bindings.views) }
                 hold(touch, operation, moment)
                 continue
@@ -431,7 +431,7 @@ public struct ChangeRouter: ~Copyable {
 
     private mutating func hold(_ touch: MatchedChannel, _ operation: Operation, _ moment: ChangeMoment) {
         assert(
-            bindings.audience.recipients[Int(touch.listener)].isHeld || !touch.provisos.isEmpty
+            bindings.audience.recipients[Int(touch.listener)].isHeld || !touch.deferredBindings.isEmpty
                 || touch.seen.question != nil,
             "who waits for nothing is served")
         assert(
@@ -444,8 +444,9 @@ public struct ChangeRouter: ~Copyable {
         }
         let delivery = WaitingDelivery(
             seen: SeenBody(body: waitingBody(touch.seen.view), view: touch.seen.view), past: past,
-            operation: operation, bindings: touch.certain, provisos: touch.provisos, position: moment.behind)
-        for proviso in touch.provisos { proviso.question.listeners.append(touch.listener) }
+            operation: operation, bindings: touch.certain, deferredBindings: touch.deferredBindings,
+            position: moment.behind)
+        for proviso in touch.deferredBindings { proviso.question.listeners.append(touch.listener) }
         bindings.audience.hold(touch.listener)
         if !waiting.add(delivery, for: touch.listener) { losses.noteOverfull(touch.listener) }
     }

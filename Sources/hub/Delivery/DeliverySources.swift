@@ -87,7 +87,7 @@ public enum DeliveryEvent: Sendable {
     /// PostgreSQL's answers to a batch of questions if holders may see rows.
     case judgedByPolicy(ticket: UInt64, [PolicyAnswers])
     /// Row as PostgreSQL shows it now, to check a decision; nil if PostgreSQL could not be asked.
-    case looked(ticket: UInt64, SeenInTable?)
+    case looked(ticket: UInt64, RowVisibilityAnswer?)
     /// The log's answers about deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
     /// The values of generated columns.

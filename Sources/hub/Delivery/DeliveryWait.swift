@@ -25,8 +25,8 @@ public struct DeliveryWait {
     private var heldTables: Set<UInt32> = []
     /// Tables without listeners on this loop whose newest transaction PostgreSQL does not show yet. The loop does not
     /// wait for these: none of its channels could receive their rows by an outdated policy.
-    private var unheardTables: Set<UInt32> = []
-    /// Tables in `unheardTables` that the loop passed without waiting, until the next report.
+    private var tablesWithoutListeners: Set<UInt32> = []
+    /// Tables in `tablesWithoutListeners` that the loop passed without waiting, until the next report.
     private var passedTables: [HeldTable] = []
 
     var isReading: Bool { if case .reading = stage { true } else { false } }
@@ -148,7 +148,7 @@ public struct DeliveryWait {
     }
 
     /// Returns true once each time that clients have waited for the catalog for the maximum time.
-    mutating func hasTired(at now: UInt64) -> Bool {
+    mutating func hasWaitedTooLong(at now: UInt64) -> Bool {
         guard stage.awaitsCatalog, let since = waitingSince,
             now - since > Limits.maximumCatalogAbsence.wholeNanoseconds
         else {
@@ -176,16 +176,16 @@ public struct DeliveryWait {
     /// True if the loop has received the newest snapshot, and that snapshot shows the transaction. The checks must be
     /// in this order, because a newer snapshot may not have reached the loop yet.
     func hasSeen(_ xid: UInt32, _ catalog: any CatalogSource) -> Bool {
-        catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == question.heardOf
+        catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == question.newestVersion
     }
 
     /// Sets the tables without listeners on this loop whose transactions PostgreSQL does not show yet. The loop does
     /// not wait for these.
-    public mutating func passOver(unheard tables: Set<UInt32>) { unheardTables = tables }
+    public mutating func passOver(unheard tables: Set<UInt32>) { tablesWithoutListeners = tables }
 
     /// Resumes an entry that waited only for tables that have no listeners on this loop any more.
-    public mutating func readOnUnheard() {
-        guard isHeldByTables, heldTables.isSubset(of: unheardTables) else { return }
+    public mutating func resumeIfUnlistened() {
+        guard isHeldByTables, heldTables.isSubset(of: tablesWithoutListeners) else { return }
         stage = .reading
         heldTables = []
         waitingSince = nil
@@ -193,7 +193,7 @@ public struct DeliveryWait {
 
     /// Returns true if none of the tables has listeners on this loop. Otherwise makes the tables' rows wait.
     private mutating func isUnheard(_ tables: Set<UInt32>, _ xid: UInt32) -> Bool {
-        guard tables.isSubset(of: unheardTables) else {
+        guard tables.isSubset(of: tablesWithoutListeners) else {
             heldTables = tables
             return false
         }

@@ -80,7 +80,7 @@ extension LiveMemberships {
         beginUnwinding()
         var left = Limits.membershipUnwindBytes
         var isOfAppliedTransaction = progress.isAheadOfParts
-        if let entry = feed.atHand {
+        if let entry = feed.currentEntry {
             if entry.kind == .transaction, !progress.hasApplied, !progress.isAheadOfParts {
                 var part = try TransactionPart(feed.payload)
                 try unwindAll(&part, schemas)

@@ -66,7 +66,7 @@ struct LogFeed: ~Copyable {
     mutating func finish() { isOnEntry = false }
 
     /// Current entry; nil between entries.
-    var atHand: EventLogEntry? { isOnEntry ? reader.entry : nil }
+    var currentEntry: EventLogEntry? { isOnEntry ? reader.entry : nil }
 
     var payload: RawSpan {
         @_lifetime(borrow self)

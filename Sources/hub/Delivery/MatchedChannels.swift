@@ -15,7 +15,7 @@ struct MatchedChannel {
     let seen: Seen
     var isDeparture = false
     var certain: BindingSet = 0
-    var provisos: [DeferredBinding] = []
+    var deferredBindings: [DeferredBinding] = []
     /// Index of the channel's previous entry for the same change, with another view.
     let earlier: UInt32?
 }
@@ -36,7 +36,7 @@ struct MatchedChannels {
         _ member: Member, _ seen: Seen, _ question: PendingQuestion, _ recipients: inout [Recipient], _ change: UInt64
     ) {
         let place = place(of: member.listener, seen, isDeparture: false, &recipients, change)
-        all[place].provisos.append(DeferredBinding(binding: member.binding, question: question))
+        all[place].deferredBindings.append(DeferredBinding(binding: member.binding, question: question))
         assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
@@ -53,12 +53,14 @@ struct MatchedChannels {
             known = touch.earlier
             if touch.isDeparture { continue }
             if touch.certain & 1 << BindingSet(member.binding) != 0 { return }
-            stay = stay ?? touch.provisos.first { $0.binding == member.binding }?.question
+            stay = stay ?? touch.deferredBindings.first { $0.binding == member.binding }?.question
         }
         let place = place(of: member.listener, Seen(view: view), isDeparture: true, &recipients, change)
-        if let question { all[place].provisos.append(DeferredBinding(binding: member.binding, question: question)) }
+        if let question {
+            all[place].deferredBindings.append(DeferredBinding(binding: member.binding, question: question))
+        }
         if let stay {
-            all[place].provisos.append(DeferredBinding(binding: member.binding, question: stay, wanted: false))
+            all[place].deferredBindings.append(DeferredBinding(binding: member.binding, question: stay, wanted: false))
         }
         if question == nil, stay == nil { all[place].certain |= 1 << BindingSet(member.binding) }
     }

@@ -39,7 +39,7 @@ struct PendingFill {
         let rows: FilledMembership
         var ahead: [(key: [UInt8]?, change: Int)] = []
         /// True if some later transaction does not show the old row, so that its effect cannot be removed.
-        var isBlurred = false
+        var lacksOldRow = false
         let since: UInt64
     }
 
@@ -106,7 +106,7 @@ struct PendingFill {
     /// Begins to read the log ahead, from the current transaction on.
     mutating func beginUnwinding() {
         answer?.ahead = []
-        answer?.isBlurred = false
+        answer?.lacksOldRow = false
     }
 
     /// Records the effect of a later transaction, if the answer contains it. A `change` of nil means that the
@@ -115,7 +115,7 @@ struct PendingFill {
         assert(change.map { abs($0.change) == 1 } ?? true, "a row comes or goes")
         guard let answer, answer.rows.snapshot.contains(xid) else { return }
         guard let change else {
-            self.answer?.isBlurred = true
+            self.answer?.lacksOldRow = true
             return
         }
         self.answer?.ahead.append((change.key, -change.change))
@@ -124,6 +124,6 @@ struct PendingFill {
     /// Removes and returns the answer, with the effects to remove from it; `ahead` is nil if these are not known.
     mutating func takeAnswer() -> (rows: FilledMembership, ahead: [(key: [UInt8]?, change: Int)]?)? {
         defer { answer = nil }
-        return answer.map { ($0.rows, $0.isBlurred ? nil : $0.ahead) }
+        return answer.map { ($0.rows, $0.lacksOldRow ? nil : $0.ahead) }
     }
 }

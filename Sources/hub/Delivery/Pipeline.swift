@@ -62,7 +62,7 @@ public struct Pipeline: ~Copyable {
         defer { findings = LogFindings() }
         return DeliveryReport(
             changedSets: memberships.takeChanged(), unfilledSets: memberships.takeUnfilled(), held: takeHeld(),
-            isTiredOfWaiting: wait.hasTired(at: now),
+            isTiredOfWaiting: wait.hasWaitedTooLong(at: now),
             contradicted: router.takeContradicted(),
             uncomputed: values.takeMissed(), losses: router.takeLosses(), findings: findings,
             fed: router.takeFed())

@@ -39,8 +39,8 @@ struct PlacedBindings: ~Copyable {
     // MARK: Work on filters
 
     mutating func fillAllowances(_ now: UInt64) {
-        index.fillPurse(now)
-        leavingRows.fillPurse(now)
+        index.refillReserve(now)
+        leavingRows.refillReserve(now)
     }
 
     /// Removes and returns the accounts whose filters exceeded the work allowance.

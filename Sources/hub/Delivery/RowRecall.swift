@@ -83,7 +83,7 @@ struct RowRecall {
     private var names: [UInt32: [String]] = [:]
     /// Fingerprint of the last change's schema, if changes of that schema contain whole rows; zero otherwise. The next
     /// change mostly has the same schema and then needs no lookup.
-    private var tellingAll: UInt64 = 0
+    private var wholeRowSchema: UInt64 = 0
 
     private let found: CounterFamily<ProjectMetrics.Recall>
 
@@ -155,7 +155,7 @@ struct RowRecall {
     }
 
     private mutating func dropAll() {
-        tellingAll = 0
+        wholeRowSchema = 0
         rows = [:]
         olderRows = [:]
         rowBytes = 0
@@ -175,7 +175,7 @@ struct RowRecall {
 
     /// True if the memory must see changes of the schema.
     func isConcerned(with schema: UInt64) -> Bool {
-        isWatching && !(schema == tellingAll && needed.isEmpty)
+        isWatching && !(schema == wholeRowSchema && needed.isEmpty)
     }
 
     /// Updates the memory with a change and returns the row that the change lacks. Changes nothing if the result is
@@ -191,7 +191,7 @@ struct RowRecall {
     ) throws(ByteError) -> Past {
         let isLacking = isNeeded ? try lacksValues(change) : false
         note(isNeeded: isLacking, by: change, relation.oid)
-        tellingAll = 0
+        wholeRowSchema = 0
         guard follows(relation.oid) else { return .untold }
         if isBroken {
             // The log may lack a change of the row, so nothing about it is remembered.
@@ -206,7 +206,7 @@ struct RowRecall {
             names[relation.oid] = plan.names
         }
         guard let columns = plan.columns else {
-            tellingAll = change.relation
+            wholeRowSchema = change.relation
             return .untold
         }
         switch change.operation {

@@ -104,7 +104,7 @@ struct SecondOpinions {
     }
 
     /// Accepts PostgreSQL's answer; nil if PostgreSQL could not be asked.
-    mutating func take(_ ticket: UInt64, _ seen: SeenInTable?) {
+    mutating func take(_ ticket: UInt64, _ seen: RowVisibilityAnswer?) {
         guard let opinion = open[ticket] else { return }
         guard let seen else { return close(ticket) }
         samples.add()
@@ -114,7 +114,7 @@ struct SecondOpinions {
     }
 
     /// Removes and returns the contradictions whose position the log has now reached without a change of their row.
-    mutating func takeRipe(at position: LSN) -> [Opinion] {
+    mutating func takeReachedContradictions(at position: LSN) -> [Opinion] {
         if contradicted.isEmpty { return [] }
         var ripe: [Opinion] = []
         for ticket in contradicted.sorted() {
@@ -149,7 +149,7 @@ extension SecondOpinions {
         let names = key.map(\.name)
         guard let id = try RowColumns(names, in: relation)?.id(of: new),
             let texts = try RowTexts.texts(of: key, in: change, relation, .new),
-            let sight = TableSight(entry.table, texts, entry.claimant)
+            let sight = RowVisibilityQuestion(entry.table, texts, entry.claimant)
         else { return }
         let ticket = add(
             Opinion(
@@ -172,7 +172,7 @@ extension SecondOpinions {
 
     /// Confirms contradictions that the log has reached at this position, if the hub still decides in the same way.
     mutating func confirm(at position: LSN, _ bindings: inout PlacedBindings) throws(ByteError) {
-        for opinion in takeRipe(at: position) {
+        for opinion in takeReachedContradictions(at: position) {
             guard let entry = bindings.policies.entries[opinion.policy], entry.judged.identity == opinion.judged else {
                 continue
             }

@@ -102,18 +102,18 @@ struct WaitingDelivery {
     let past: (question: PendingQuestion, masked: SeenBody)?
     let operation: Operation
     let bindings: BindingSet
-    let provisos: [DeferredBinding]
+    let deferredBindings: [DeferredBinding]
     /// Position of the channel once it has received the delivery.
     let position: EventLogPosition
 
     var isAnswered: Bool {
-        for proviso in provisos { if case .none = proviso.question.answer { return false } }
+        for proviso in deferredBindings { if case .none = proviso.question.answer { return false } }
         if let past, case .none = past.question.answer { return false }
         return true
     }
 
     /// Bindings that the delivery may be for, depending on answers.
-    var asked: BindingSet { provisos.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
+    var asked: BindingSet { deferredBindings.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
 
     var byteCount: Int {
         seen.body.bytes.count + (past?.masked.body.bytes.count ?? 0) + Limits.waitingDeliveryBytes
@@ -124,7 +124,7 @@ struct WaitingDelivery {
     func outcome() -> (bindings: BindingSet, isUncertain: Bool) {
         precondition(isAnswered, "a delivery goes out when all that it depends on is known")
         var (bindings, refused, isUncertain) = (self.bindings, BindingSet(0), false)
-        for proviso in provisos {
+        for proviso in deferredBindings {
             switch proviso.question.answer {
             case .given(proviso.wanted): bindings |= 1 << BindingSet(proviso.binding)
             case .given: refused |= 1 << BindingSet(proviso.binding)

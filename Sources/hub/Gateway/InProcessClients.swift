@@ -75,9 +75,9 @@ public final class RehearsalLoop: SocketApplication {
         inProcessClients.attach(loop.bell)
     }
 
-    public func rung() {
+    public func drainMailbox() {
         for order in inProcessClients.take() { order(self) }
-        clients.rung()
+        clients.drainMailbox()
     }
 
     public func turn() -> Bool { isHolding ? false : clients.turn() }

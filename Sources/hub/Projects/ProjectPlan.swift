@@ -26,7 +26,7 @@ struct ProjectPlan: Sendable {
     /// Scope of clients that the hub resumes without being asked, after their sockets broke.
     var catchUp = CatchUpScope.sessions
     /// Longest absence after which the hub still resumes a client without being asked.
-    var catchUpGrace = Limits.departureGrace
+    var catchUpGrace = Limits.resumeGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }

@@ -116,7 +116,7 @@ public struct AllSettings: Sendable {
 
     public let catchUpGrace = TypedSetting(
         "catch_up_grace", .clients, .duration(.seconds(1)...Limits.maximumDepartureGrace),
-        default: DurationText.write(Limits.departureGrace),
+        default: DurationText.write(Limits.resumeGrace),
         "The longest absence after which catch_up still applies.")
 
     public let positionInterval = TypedSetting(

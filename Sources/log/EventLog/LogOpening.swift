@@ -146,7 +146,7 @@ struct LogOpening {
             report.cutBytes = writtenEnd - index.whole.bytes
         }
         try reading { () throws(SystemError) in
-            try settle(file, index.whole.bytes, vouched: scan.vouchedBytes, writtenEnd: writtenEnd)
+            try settle(file, index.whole.bytes, vouched: scan.confirmedBytes, writtenEnd: writtenEnd)
         }
         return (file, index)
     }

@@ -16,12 +16,12 @@ enum SegmentTail: Equatable {
     /// were durable.
     static func of(_ file: any StorageFile, _ header: SegmentHeader, after position: UInt64) throws(SystemError) -> Self
     {
-        var search = WitnessSearch(file: file, header: header, position: position, size: try file.size())
+        var search = DurabilityEvidenceSearch(file: file, header: header, position: position, size: try file.size())
         return try search.run()
     }
 }
 
-private struct WitnessSearch: ~Copyable {
+private struct DurabilityEvidenceSearch: ~Copyable {
     let file: any StorageFile
     let header: SegmentHeader
     let position: UInt64
@@ -96,7 +96,7 @@ struct SegmentScan {
     /// Reason why the reading stopped.
     var finding: SegmentScanner.Step
     /// Position up to which later entries state that the bytes were durable.
-    var vouchedBytes: UInt64
+    var confirmedBytes: UInt64
 
     static func of(
         _ file: any StorageFile, _ header: SegmentHeader, limit: UInt64 = .max, keysOf: EventLogKeys? = nil,
@@ -112,7 +112,7 @@ struct SegmentScan {
                 let stop = scanner.next
                 assert(index.all.bytes == stop, "the index describes all that was scanned")
                 assert(vouched <= stop, "entries vouch only for bytes before them")
-                return SegmentScan(index: index, stoppedAt: scanner.next, finding: step, vouchedBytes: vouched)
+                return SegmentScan(index: index, stoppedAt: scanner.next, finding: step, confirmedBytes: vouched)
             }
             let entry = scanner.entry
             var keys: [UInt64] = []

@@ -43,7 +43,7 @@ public final class IngestService: Sendable {
     private let thread: BackgroundThread
     private let scrubbing: (scrubber: LogScrubber, thread: BackgroundThread)?
     private let logEnd: SharedEnd
-    private let opening: PatientOpening<OpenedLog>
+    private let opening: RetriedOpening<OpenedLog>
     private let followed: SharedFollowing
     private let notes: WaitingNotes
     let upkeep: LogUpkeep
@@ -61,7 +61,7 @@ public final class IngestService: Sendable {
         let followed = SharedFollowing()
         let upkeep = LogUpkeep()
         let logFiles = SharedDirectory()
-        let opening = PatientOpening {
+        let opening = RetriedOpening {
             let log = try IngestService.directory(
                 Settings.logDirectory(settings.dataDirectory), below: settings.dataDirectory)
             let spool = try IngestService.directory(

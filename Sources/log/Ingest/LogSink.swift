@@ -500,7 +500,7 @@ public final class LogSink: TransactionSink {
         let wall = time.unixMicroseconds()
         let moment = retentionClock.now(wall: wall, monotonic: monotonic)
         let lag = retentionClock.lag(wall: wall)
-        let isBehind = options.retentionAge != nil && lag > LogSink.tellingLag
+        let isBehind = options.retentionAge != nil && lag > LogSink.warningLag
         if isBehind, !isRetentionBehind {
             Log.shared.warning(
                 "the clock is far ahead of the event log's last entry, or jumped forward: retention by age follows it slowly",
@@ -511,7 +511,7 @@ public final class LogSink: TransactionSink {
     }
 
     /// Lead of the wall clock over the retention clock above which the hub logs a warning.
-    private static let tellingLag = Duration.seconds(3600)
+    private static let warningLag = Duration.seconds(3600)
 
     /// Runs a call and converts a failure of the disk to a `StorageStall`.
     private func stalling<T>(_ body: () throws -> T) throws -> T {

@@ -51,7 +51,7 @@ public enum SQLState {
     /// True if the error says nothing about the rights of the user for whom the statement ran. Either a retry may
     /// succeed, or PostgreSQL reports an internal error, such as an OID that no longer exists after a change of
     /// definitions.
-    public static func saysNothing(_ state: String) -> Bool { isPassing(state) || isInternal(state) }
+    public static func isInconclusive(_ state: String) -> Bool { isPassing(state) || isInternal(state) }
 
     private static func isInternal(_ state: String) -> Bool { state.hasPrefix("XX") }
 

@@ -70,7 +70,7 @@ struct SeedCommand: Command {
         let query = try arguments.query(try arguments.zone())
         var settings = SeedScript.Settings()
         settings.mostRows = try arguments.mostRows()
-        settings.letsTriggersAct = arguments.has(.triggers)
+        settings.keepsTriggersActive = arguments.has(.triggers)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let names = try NameCheck(log)

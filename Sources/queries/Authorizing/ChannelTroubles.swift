@@ -19,7 +19,7 @@ final class ChannelTroubles: Sendable {
             again: "still cannot ask PostgreSQL about private channels; trying again", reachability)
     }
 
-    func report(_ unprepared: ProbeGround.Unprepared) {
+    func report(_ unprepared: ProbePrerequisites.Unprepared) {
         guard isNews("ground", unprepared.reason) else { return }
         Log.shared.error(
             "no client can join private channels: the database is not prepared for them",

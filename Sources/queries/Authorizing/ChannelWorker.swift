@@ -76,7 +76,7 @@ final class ChannelWorker: ConnectedWorker {
         var asked: [ChannelJob] = []
         var (suspects, slow): ([ChannelJob], [ChannelJob]) = ([], [])
         for job in jobs {
-            guard job.question.canBeSaid else {
+            guard job.question.isValidText else {
                 job.finish(.failed(.policy(sqlState: ChannelWorker.untranslatable)))
                 continue
             }
@@ -200,7 +200,7 @@ final class ChannelWorker: ConnectedWorker {
 
 extension ChannelQuestion {
     /// True if PostgreSQL accepts the question's texts: they are valid UTF-8 and contain no zero byte.
-    fileprivate var canBeSaid: Bool {
+    fileprivate var isValidText: Bool {
         String(validating: topic, as: UTF8.self) != nil && !topic.contains(0)
             && ![role, subject, claims, headers].contains { $0.utf8.contains(0) }
     }

@@ -10,7 +10,7 @@ enum ProbeOutcome {
     /// A failure that concerns all askers.
     case refused(ChannelAuthorizationError)
     /// The database lacks objects that every probe needs.
-    case unprepared(ProbeGround.Unprepared)
+    case unprepared(ProbePrerequisites.Unprepared)
     /// A policy's function left something in the session, so all answers are invalid.
     case spoiled
 }
@@ -41,7 +41,7 @@ final class ProbingConnection {
 
     /// True if the connection must be replaced, because it holds too many functions or because a policy's function left
     /// statements in the session.
-    var isFull: Bool { functionsMade >= Limits.maximumPolicyLoops || session.isSpoiled }
+    var isFull: Bool { functionsMade >= Limits.maximumClaimsScripts || session.isSpoiled }
 
     /// Asks the questions in one statement. `timeout` limits the statement; after `budget` it begins no further
     /// question.
@@ -50,7 +50,7 @@ final class ProbingConnection {
     ) throws(PostgresError) -> ProbeOutcome {
         precondition(!questions.isEmpty && questions.allSatisfy { $0.role == role }, "a role is asked about by itself")
         if insertion == nil {
-            switch try ProbeGround.examine(session) {
+            switch try ProbePrerequisites.examine(session) {
             case .success(let found): insertion = found
             case .failure(let unprepared): return .unprepared(unprepared)
             }
@@ -63,7 +63,7 @@ final class ProbingConnection {
     private func first(
         _ questions: ArraySlice<ChannelQuestion>, _ role: String, _ timeout: Duration, _ budget: Duration
     ) throws(PostgresError) -> ProbeOutcome {
-        switch try ProbeGround.standing(of: role, session) {
+        switch try ProbePrerequisites.standing(of: role, session) {
         case .refused: return .refused(.role)
         case .privileged(let mayRead, let mayWrite):
             return .answers(

@@ -50,19 +50,19 @@ final class CatalogRecorder {
         since = recording.end() ?? since
         unknownFrom = unknownFrom ?? since
         hasNews = true
-        comeSoon()
+        scheduleSoon()
     }
 
     /// Records that the hub has learned the rights of more roles.
     func learned() {
         guard recording != nil else { return }
         hasNews = true
-        comeSoon()
+        scheduleSoon()
     }
 
     /// Makes a record due after a short delay. A later call does not postpone it, so that a catalog which changes all
     /// the time is still recorded.
-    private func comeSoon() {
+    private func scheduleSoon() {
         due = min(due, Clock.monotonicNanoseconds() + Limits.catalogRecordDelay.wholeNanoseconds)
     }
 
@@ -76,7 +76,7 @@ final class CatalogRecorder {
         guard let recording, Clock.monotonicNanoseconds() >= due else { return }
         guard !isBusy, let span = span(of: view, recording) else { return wait(Limits.catalogRecordDelay) }
         wait(Limits.catalogRecordInterval)
-        if !hasNews, last.map({ !isAboutToGo($0.at, recording) }) ?? false { return }
+        if !hasNews, last.map({ !isNearRetention($0.at, recording) }) ?? false { return }
         do throws(PostgresError) {
             guard let record = try record(reader, view, fingerprint, span) else {
                 return wait(Limits.catalogRecordDelay)
@@ -91,7 +91,7 @@ final class CatalogRecorder {
     private func keep(_ record: CatalogRecord, _ recording: CatalogRecording) {
         defer { if !hasNews { forgetUnknown() } }
         let isOneStep = record.unknownFrom == record.since
-        if let last, isOneStep, last.record.saysTheSame(as: record), !isAboutToGo(last.at, recording) {
+        if let last, isOneStep, last.record.hasSameContent(as: record), !isNearRetention(last.at, recording) {
             hasNews = false
         } else if recording.record(record) {
             last = (record, recording.end() ?? record.since)
@@ -120,7 +120,7 @@ final class CatalogRecorder {
     private func roles(_ view: CatalogView) -> [String] { view.roles.tables.keys.sorted() }
 
     /// True if retention will soon delete the entry at this offset.
-    private func isAboutToGo(_ place: UInt64, _ recording: CatalogRecording) -> Bool {
+    private func isNearRetention(_ place: UInt64, _ recording: CatalogRecording) -> Bool {
         guard let oldest = recording.oldest(), let end = recording.end() else { return false }
         return end > oldest + 1000 && place < oldest + (end - oldest) / 4
     }

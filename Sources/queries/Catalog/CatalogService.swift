@@ -105,7 +105,7 @@ public final class CatalogService: Sendable {
 
     /// Makes the catalog's thread poll the database soon.
     public func requestRefresh() {
-        known.wantLook()
+        known.requestPoll()
         threads.inbox.ring()
     }
 
@@ -132,7 +132,7 @@ public final class CatalogService: Sendable {
         case .drafts(let drafts):
             guard drafts.allSatisfy({ $0.literals.isEmpty }) else { return nil }
             let outcome = BindingDraft.outcome(drafts, drafts.map { _ in [] })
-            guard outcome.isGoodNews else { return nil }
+            guard outcome.isFullyGranted else { return nil }
             assert(view.roles.existing.contains(request.role), "good news is for a role that exists")
             // A service has as many filters as users. An outcome that is computed quickly is not worth caching.
             if request.filter == nil {
@@ -167,7 +167,7 @@ public final class CatalogService: Sendable {
 
 extension BindingOutcome {
     /// True if the outcome has no refusal: the role may read every matched table as requested.
-    var isGoodNews: Bool {
+    var isFullyGranted: Bool {
         guard case .tables(let bindings) = self else { return false }
         return bindings.allSatisfy { $0.access == .readable }
     }

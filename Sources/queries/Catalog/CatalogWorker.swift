@@ -79,7 +79,7 @@ final class CatalogWorker: ConnectedWorker {
 
     func work(_ jobs: [CatalogJob]) {
         backlog.take(jobs)
-        if known.takeWish() { nextLook = 0 }
+        if known.takePollRequest() { nextLook = 0 }
         guard let reader = session() else { return backlog.giveUp() }
         do throws(PostgresError) {
             try lookIfDue(reader)
@@ -159,7 +159,7 @@ final class CatalogWorker: ConnectedWorker {
         known.learn(unannounced: fingerprint.unannounced)
         let isChanged = new.differs(from: view)
         if isChanged { try publish(new, reader) }
-        sayWhatIsUnreadable(reader)
+        warnAboutUnreadableTables(reader)
         if settings.tendsPublication { try reader.tendInternalPublication(new.snapshot) }
         let now = Clock.monotonicNanoseconds()
         let isSettled =
@@ -218,7 +218,7 @@ final class CatalogWorker: ConnectedWorker {
 
     private func remember(_ outcomes: [BindingRequest: BindingOutcome]) {
         let version = view?.snapshot.version ?? 0
-        for (request, outcome) in outcomes where outcome.isGoodNews && request.isSmall {
+        for (request, outcome) in outcomes where outcome.isFullyGranted && request.isSmall {
             known.remember(outcome, of: request, version: version)
         }
     }
@@ -256,7 +256,7 @@ final class CatalogWorker: ConnectedWorker {
         let requests = Array(Set(batch.flatMap(\.requests)))
         var outcomes = try attempt(requests, reader)
         // Before a refusal the thread polls again, because the table or the right may just have been created.
-        if !outcomes.values.allSatisfy(\.isGoodNews), try look(reader) {
+        if !outcomes.values.allSatisfy(\.isFullyGranted), try look(reader) {
             outcomes = try attempt(requests, reader)
         }
         try explain(&outcomes, reader)
@@ -334,11 +334,11 @@ final class CatalogWorker: ConnectedWorker {
         self.view = view
         known.learn(view)
         recorder.learned()
-        sayWhatIsUnreadable(reader)
+        warnAboutUnreadableTables(reader)
     }
 
     /// Logs a warning for each table that the hub may not read for memberships, with the SQL that permits it.
-    private func sayWhatIsUnreadable(_ reader: CatalogReader) {
+    private func warnAboutUnreadableTables(_ reader: CatalogReader) {
         for reading in view?.ownReadings() ?? [] {
             guard let hint = reading.hint, reader.bench.isNews(hint) else { continue }
             Log.shared.warning(

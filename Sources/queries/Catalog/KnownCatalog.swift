@@ -24,10 +24,10 @@ public final class KnownCatalog: Sendable {
     // MARK: Requests
 
     /// Requests that the catalog's thread poll the database soon.
-    func wantLook() { mustLook.store(true, ordering: .releasing) }
+    func requestPoll() { mustLook.store(true, ordering: .releasing) }
 
     /// Clears the request for a poll. Returns true if there was one.
-    func takeWish() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
+    func takePollRequest() -> Bool { mustLook.exchange(false, ordering: .acquiring) }
 
     /// Adds `count` to the number of live bindings. Returns true if there were none before and there are now. The hub
     /// polls more often while there are any.

@@ -38,7 +38,8 @@ public protocol PolicyEvaluating: AnyObject, Sendable {
         then: @escaping @Sendable ([MembershipFill]) -> Void)
     /// Asks whether a query on the table returns the row to the claimant. `then` receives nil if the question could not
     /// be asked.
-    func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void)
+    func look(
+        _ sight: RowVisibilityQuestion, seeing xid: UInt32?, then: @escaping @Sendable (RowVisibilityAnswer?) -> Void)
     /// Computes generated columns. `then` receives values indexed by request, then by question, then by row.
     func compute(_ requests: [GenerationRequest], then: @escaping @Sendable ([[[GeneratedValue]]]) -> Void)
     func stop()

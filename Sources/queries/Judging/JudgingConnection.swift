@@ -7,7 +7,7 @@ import Postgres
 import System
 
 /// Outcome of one run of a claims script: a query that PostgreSQL repeats for each set of claims.
-enum LoopOutcome {
+enum ScriptOutcome {
     struct Answers {
         /// Rows that the script returned. The fields of a row are: the number of the claims, from 1; the number of the
         /// element, if elements were tried separately (0 if all failed); the error code; the outputs.
@@ -74,7 +74,7 @@ final class JudgingConnection {
 
     /// True if the connection must be replaced, because it holds too many scripts or because a user's function left
     /// statements in the session.
-    var isFull: Bool { names.count >= Limits.maximumPolicyLoops || session.isSpoiled }
+    var isFull: Bool { names.count >= Limits.maximumClaimsScripts || session.isSpoiled }
 
     // MARK: Queries
 
@@ -108,7 +108,7 @@ final class JudgingConnection {
             [JudgingConnection.begin] + becomes + [
                 PipelinedStatement(JudgingConnection.readingText, parameters), JudgingConnection.end,
             ])
-        for case .failure(let error) in answers where error.sqlState.map(SQLState.saysNothing) ?? true {
+        for case .failure(let error) in answers where error.sqlState.map(SQLState.isInconclusive) ?? true {
             return .unanswered
         }
         guard case .success(let rows) = answers[answers.count - 2], let row = rows.first, row.count == 3,
@@ -168,7 +168,7 @@ final class JudgingConnection {
     func run(
         _ loop: ClaimsScript, claims: ArraySlice<String>, inputs: [[String?]], seeing xids: Set<UInt32>,
         reading: TableReading? = nil
-    ) throws(PostgresError) -> LoopOutcome {
+    ) throws(PostgresError) -> ScriptOutcome {
         precondition(
             inputs.count == loop.inputCount && !claims.isEmpty, "a loop is asked with its inputs, for somebody")
         assert(inputs.allSatisfy { $0.count == inputs[0].count }, "inputs have a text for each row")
@@ -200,12 +200,12 @@ final class JudgingConnection {
         let bodyAnswers = answers[head.count..<head.count + body.count]
         guard session.mayMakeFunctions else {
             let rows = try singleAnswers(loop, name, claims, inputs, Array(bodyAnswers))
-            return rows.map { .answers(LoopOutcome.Answers(rows: $0, snapshot: snapshot, position: position)) }
+            return rows.map { .answers(ScriptOutcome.Answers(rows: $0, snapshot: snapshot, position: position)) }
                 ?? .tooSlow
         }
         switch answers[head.count] {
         case .success(let rows):
-            return .answers(LoopOutcome.Answers(rows: rows.values, snapshot: snapshot, position: position))
+            return .answers(ScriptOutcome.Answers(rows: rows.values, snapshot: snapshot, position: position))
         case .failure(let error):
             let state = error.sqlState ?? "XX000"
             return state == SQLState.queryCanceled ? .tooSlow : .failed(sqlState: state)

@@ -31,7 +31,7 @@ struct JudgingJob: AskedJob {
         case fill(PolicySubject, Reply<MembershipFill>)
         case generation(GenerationRequest, Reply<[[GeneratedValue]]>)
         case explanation(PolicyExplanation, Reply<[ExplainedValue]?>)
-        case sight(TableSight, Reply<SeenInTable?>)
+        case sight(RowVisibilityQuestion, Reply<RowVisibilityAnswer?>)
     }
 
     let key: JudgingKey

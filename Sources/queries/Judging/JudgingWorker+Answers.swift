@@ -79,7 +79,7 @@ extension JudgingWorker {
             ) { from, _, given in
                 for row in given.rows {
                     guard let place = row.place(after: from) else { continue }
-                    if let state = row[2], SQLState.saysNothing(state) { unknown.insert(place) }
+                    if let state = row[2], SQLState.isInconclusive(state) { unknown.insert(place) }
                     found[place] = row[2] == nil ? .value(row[3].map { Array($0.utf8) }) : .failed
                 }
             }
@@ -172,7 +172,7 @@ extension JudgingWorker {
         }
     }
 
-    private static func fills(_ found: LoopOutcome.Answers, _ count: Int, isOwn: Bool) -> [MembershipFill] {
+    private static func fills(_ found: ScriptOutcome.Answers, _ count: Int, isOwn: Bool) -> [MembershipFill] {
         var keys = [[FilledMembership.Key]](repeating: [], count: count)
         var errors: [Int: String] = [:]
         for row in found.rows {
@@ -196,7 +196,7 @@ extension JudgingWorker {
     /// True if the login may switch to the role. False is the login's fault and does not count against the claimant.
     private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
         guard let role, try !connection.mayBecome(role) else { return true }
-        sayCannotBecome(role)
+        warnCannotBecome(role)
         return false
     }
 
@@ -204,7 +204,7 @@ extension JudgingWorker {
     /// meet it. After unknown names, or if the hub's own login lacks rights, PostgreSQL must decide on each row
     /// instead.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
-        if SQLState.saysNothing(state) { return .unavailable }
+        if SQLState.isInconclusive(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
         return isOfTheClaimant ? .failed(sqlState: state) : .unreadable
     }

@@ -106,7 +106,7 @@ final class JudgingWorker: ConnectedWorker {
     }
 
     /// Logs a warning that the login cannot switch to the role, once for each role.
-    func sayCannotBecome(_ role: String) {
+    func warnCannotBecome(_ role: String) {
         guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
         Log.shared.warning(
             "the login for policies cannot become a role that tokens name: policies that only PostgreSQL can decide show this role no rows",
@@ -188,7 +188,7 @@ final class JudgingWorker: ConnectedWorker {
     func ask(
         _ key: JudgingKey, _ loop: ClaimsScript, _ claims: [String], _ inputs: [[String?]], _ xids: Set<UInt32>,
         _ connection: JudgingConnection, reading: TableReading? = nil,
-        _ take: (_ first: Int, _ count: Int, LoopOutcome.Answers) -> Void
+        _ take: (_ first: Int, _ count: Int, ScriptOutcome.Answers) -> Void
     ) throws(PostgresError) -> Bool {
         assert(Set(claims).count == claims.count, "each is asked about once")
         let rows = inputs.first?.count ?? 1

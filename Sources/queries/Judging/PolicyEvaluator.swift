@@ -134,9 +134,11 @@ public final class PolicyEvaluator: Sendable {
 
     /// Asks whether a query on the table returns the row to the claimant. `then` receives nil if the question could not
     /// be asked.
-    public func look(_ sight: TableSight, seeing xid: UInt32?, then: @escaping @Sendable (SeenInTable?) -> Void) {
+    public func look(
+        _ sight: RowVisibilityQuestion, seeing xid: UInt32?, then: @escaping @Sendable (RowVisibilityAnswer?) -> Void
+    ) {
         let number = single.add(1, ordering: .relaxed).newValue
-        let reply = Reply<SeenInTable?>(in: .judging, unanswered: nil, then: then)
+        let reply = Reply<RowVisibilityAnswer?>(in: .judging, unanswered: nil, then: then)
         policies.inbox.ask([job(.sight(number), .sight(sight, reply), seeing: xid)])
     }
 

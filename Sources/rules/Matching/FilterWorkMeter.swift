@@ -7,7 +7,7 @@
 struct FilterWorkMeter: ~Copyable {
     private let allowance: Allowance
     /// Work left in the reserve.
-    private var purse: Int
+    private var reservedWork: Int
     /// Time of the last refill in nanoseconds; 0 before the first.
     private var filledAt: UInt64 = 0
     /// Work that the current change has used, of all accounts.
@@ -27,7 +27,7 @@ struct FilterWorkMeter: ~Copyable {
 
     init(_ allowance: Allowance) {
         self.allowance = allowance
-        purse = allowance.most
+        reservedWork = allowance.most
     }
 
     /// Refills the reserve for the time since the last refill. `now` is in nanoseconds.
@@ -35,7 +35,7 @@ struct FilterWorkMeter: ~Copyable {
         if filledAt == 0 { filledAt = now }
         guard now > filledAt else { return }
         let gained = Int(clamping: (now - filledAt) / 1000).multipliedReportingOverflow(by: allowance.perMicrosecond)
-        purse = gained.overflow ? allowance.most : min(allowance.most, purse + gained.partialValue)
+        reservedWork = gained.overflow ? allowance.most : min(allowance.most, reservedWork + gained.partialValue)
         filledAt = now
     }
 
@@ -64,14 +64,14 @@ struct FilterWorkMeter: ~Copyable {
         }
         let taken = accounts[Int(account)].work + effort
         let isLittle = taken <= allowance.ofAccount
-        guard isLittle || purse >= effort else {
+        guard isLittle || reservedWork >= effort else {
             work -= effort
             stop(account)
             return false
         }
         accounts[Int(account)].work = taken
-        purse = max(0, purse - effort)
-        assert(purse <= allowance.most, "more than there can be")
+        reservedWork = max(0, reservedWork - effort)
+        assert(reservedWork <= allowance.most, "more than there can be")
         return true
     }
 

@@ -108,7 +108,7 @@ public struct PredicateIndex: ~Copyable {
     // MARK: Allowance for filters
 
     /// Refills the reserve of work for filters. `now` is in nanoseconds, of any clock.
-    public mutating func fillPurse(_ now: UInt64) { store.ledger.fill(now) }
+    public mutating func refillReserve(_ now: UInt64) { store.ledger.fill(now) }
 
     /// Returns the accounts of which a filter was skipped since the last call.
     public mutating func takeStopped() -> [UInt32] { store.ledger.takeStopped() }

@@ -79,7 +79,7 @@ final class Backlog {
     }
 
     /// Drops every frame of which no byte was sent. Copies the rest of a partly sent frame into memory of its own.
-    func dropWhatWasNotBegun(_ arena: PieceArena) {
+    func dropUnsentFrames(_ arena: PieceArena) {
         var kept: [Entry] = []
         var keptBytes = 0
         var isKeeping = true

@@ -40,7 +40,7 @@ struct Backlogs {
     /// before.
     mutating func drop(_ index: UInt32, _ arena: PieceArena) -> Int {
         let bytes = all[Int(index)].byteCount
-        all[Int(index)].dropWhatWasNotBegun(arena)
+        all[Int(index)].dropUnsentFrames(arena)
         freedBytes += bytes
         return bytes
     }
@@ -75,7 +75,7 @@ struct Backlogs {
     // MARK: Memory that slow connections held
 
     /// True if the freed backlogs were so large that the process should return memory to the system.
-    var haveFreedMuch: Bool { freedBytes >= Limits.givenBackBytes }
+    var haveFreedMuch: Bool { freedBytes >= Limits.memoryReturnThresholdBytes }
 
     /// True if the caller should return memory to the system now. Counting then starts again at zero.
     mutating func takeFreed() -> Bool {

@@ -215,7 +215,7 @@ struct PeerActivity: BitwiseCopyable {
     private var lastReceived: UInt64
     /// Time after which the peer certainly sent some of the bytes that the loop has read; 0 if unknown. The newest such
     /// time is kept.
-    private(set) var heardAfter: UInt64 = 0
+    private(set) var certainlySentAfter: UInt64 = 0
     /// Time for which the peer may send nothing, in milliseconds; 0 for no limit.
     private var idleMilliseconds: UInt32 = 0
     /// True if the next bytes that the loop reads may have arrived before its last look for events.
@@ -228,7 +228,7 @@ struct PeerActivity: BitwiseCopyable {
     @inline(__always)
     mutating func receive(at now: UInt64, lookedAt: UInt64, fillsRoom: Bool) {
         lastReceived = now
-        if !inputMayHaveWaited { heardAfter = lookedAt }
+        if !inputMayHaveWaited { certainlySentAfter = lookedAt }
         inputMayHaveWaited = fillsRoom
     }
 

@@ -163,7 +163,7 @@ final class Connections {
 
     /// Drops the largest backlogs until all blocked connections of the loop together hold no more than
     /// `outboxTotalBytes`.
-    func dropMostBehind() {
+    func dropLargestBacklogs() {
         guard outboxes.arena.heldBytes > settings.outboxTotalBytes else { return }
         let behind = backlogs.inUse.sorted { $0.byteCount > $1.byteCount }
         for backlog in behind where outboxes.arena.heldBytes > settings.outboxTotalBytes {

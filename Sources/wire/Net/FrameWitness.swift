@@ -4,7 +4,7 @@
 /// the kernel. Benchmarks use it to measure the hub's own cost of a delivery, with the same code as for real clients.
 public protocol FrameWitness: AnyObject {
     /// True if the loop should pass the frames to `saw`; false if it should pass only their number to `counted`.
-    var looksInside: Bool { get }
+    var wantsFrames: Bool { get }
 
     /// Receives the number of frames that the loop sent to a connection in one flush.
     func counted(_ frames: Int, to connection: ConnectionID)

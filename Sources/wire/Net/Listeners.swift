@@ -46,7 +46,7 @@ struct Listeners {
     /// Accepts and resets one waiting connection, in place of the reserved descriptor. Without a free descriptor no
     /// connection can be accepted, and the listener would stay readable for ever. Returns false if there is no reserved
     /// descriptor any more.
-    mutating func turnOneAway(_ listener: Int32) -> Bool {
+    mutating func refuseOneConnection(_ listener: Int32) -> Bool {
         guard reserve != nil else { return false }
         closeReserve()
         if case .accepted(let descriptor, _) = StreamSocket.accept(from: listener) { StreamSocket.reset(descriptor) }

@@ -49,14 +49,14 @@ public protocol SocketApplication: AnyObject {
 
     /// Called when the peer has finished sending or is disconnected. The loop drops output sent from now on. It calls
     /// `closed` after earlier output was sent or cannot be sent.
-    func stopsTaking(_ connection: ConnectionID)
+    func peerStoppedReading(_ connection: ConnectionID)
 
     /// Called exactly once for every `opened`, as the last call for the connection.
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd)
 
     /// Called after another thread rang the loop's bell. The application checks its mailbox and the end of the event
     /// log.
-    func rung()
+    func drainMailbox()
 
     /// Called once per turn of the loop, after events and timers. The loop then flushes the outboxes. Returns true if
     /// there is more to do, so that the loop begins the next turn without waiting.
@@ -91,5 +91,5 @@ public protocol SocketApplication: AnyObject {
 }
 
 extension SocketApplication {
-    public func stopsTaking(_ connection: ConnectionID) {}
+    public func peerStoppedReading(_ connection: ConnectionID) {}
 }

@@ -21,7 +21,9 @@ extension SocketLoop {
             case .nobodyWaits: return
             case .outOfDescriptors(let code):
                 refuse(.outOfDescriptors, code)
-                guard listeners.turnOneAway(listener) else { return listeners.rest(connections.epoll, now: now) }
+                guard listeners.refuseOneConnection(listener) else {
+                    return listeners.rest(connections.epoll, now: now)
+                }
             case .outOfMemory(let code):
                 refuse(.outOfMemory, code)
                 return listeners.rest(connections.epoll, now: now)

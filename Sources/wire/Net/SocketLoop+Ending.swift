@@ -47,7 +47,7 @@ extension SocketLoop {
     /// Tells the application that the peer accepts no more output. All earlier output is with the kernel or queued.
     func tellStopsTaking(_ seat: Int) {
         guard table[seat].stage == .open, table[seat].has(.wasOpened) else { return }
-        application.stopsTaking(table.id(of: seat))
+        application.peerStoppedReading(table.id(of: seat))
     }
 
     // MARK: Reports at the end of a turn
@@ -87,7 +87,7 @@ extension SocketLoop {
 
     /// Closes connections whose incomplete input exceeds the budget. Must not be called during a call to the
     /// application.
-    func sendOverfullAway() {
+    func closeOverBudget() {
         while let number = connections.reports.overfull.popLast() {
             let seat = Int(number)
             // The message may be complete by now, or ended connections may have freed memory of the budget.
@@ -99,7 +99,7 @@ extension SocketLoop {
     }
 
     /// Closes a connection whose message was not complete in time.
-    func sendUnfinishedAway(_ seat: Int) {
+    func closeOverdue(_ seat: Int) {
         metrics.unfinishedInputRefused[.tooSlow].add()
         application.tookTooLong(table.id(of: seat))
         if table[seat].stage == .open { connections.end(seat, .inputTooLong, byReset: true) }

@@ -92,7 +92,7 @@ extension SocketLoop {
     }
 
     /// Passes unconsumed bytes to the application again in the next turn, even without new input.
-    public func showAgain(_ connection: ConnectionID) {
+    public func redeliverInput(_ connection: ConnectionID) {
         if let seat = table.seat(of: connection) { receiver.lookAgain(seat) }
     }
 
@@ -108,8 +108,8 @@ extension SocketLoop {
 
     /// Returns a monotonic time, in nanoseconds, after which the peer certainly sent something; 0 if unknown. Input
     /// that a stalled loop reads late does not count, because its peer may have disconnected long ago.
-    public func heardAfter(_ connection: ConnectionID) -> UInt64 {
-        table.seat(of: connection).map { table[$0].activity.heardAfter } ?? 0
+    public func certainlySentAfter(_ connection: ConnectionID) -> UInt64 {
+        table.seat(of: connection).map { table[$0].activity.certainlySentAfter } ?? 0
     }
 
     // MARK: Memory for incomplete input

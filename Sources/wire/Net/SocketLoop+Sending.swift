@@ -96,7 +96,7 @@ extension SocketLoop {
     private func show(_ list: UInt32, _ seat: Int) {
         guard let witness else { return }
         let connection = table.id(of: seat)
-        guard witness.looksInside else { return witness.counted(outboxes.frameCount(of: list), to: connection) }
+        guard witness.wantsFrames else { return witness.counted(outboxes.frameCount(of: list), to: connection) }
         let frames = outboxes.bytes(of: list)
         witness.saw(frames.bytes, to: connection)
     }

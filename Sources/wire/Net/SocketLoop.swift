@@ -101,7 +101,7 @@ public final class SocketLoop {
 
     private func answerBell() {
         bell.clear()
-        application.rung()
+        application.drainMailbox()
     }
 
     /// Finishes a turn: sends queued bytes, and reports connections that fell behind or ended. The application may
@@ -111,7 +111,7 @@ public final class SocketLoop {
             flush()
             tellFallen()
             tellFilled()
-            sendOverfullAway()
+            closeOverBudget()
             tellEnded()
             if outboxes.isEmpty { endTurn() }
         } while !outboxes.isEmpty || connections.reports.areLeft
@@ -124,7 +124,7 @@ public final class SocketLoop {
     private func endTurn() {
         counts.add(sentPieces: outboxes.endTurn())
         sender.endTurn()
-        connections.dropMostBehind()
+        connections.dropLargestBacklogs()
     }
 
     func stop() {
@@ -168,7 +168,7 @@ public final class SocketLoop {
         switch table[seat].sweep(at: now, unfinishedLimit: settings.unfinishedLimit.nanoseconds) {
         case .nothing(let due): return due
         case .deadlineIsPast: timeIsUp(seat)
-        case .inputIsOverdue: sendUnfinishedAway(seat)
+        case .inputIsOverdue: closeOverdue(seat)
         case .silence(let next):
             application.wentIdle(table.id(of: seat))
             return next

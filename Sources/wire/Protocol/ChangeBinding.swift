@@ -227,7 +227,7 @@ private struct BindingMembers {
 extension BindingParameters {
     /// Value in a filter, if it looks as if it contained a second condition: `OPEN OR x=eq.1`. Nil for other filters,
     /// and for lists such as `and=(…)`.
-    var valueLikeCondition: Substring? {
+    var suspectFilterValue: Substring? {
         guard let filter, Self.hasSecondSign(filter), let start = filter.firstIndex(of: "="),
             !["and", "or", "not.and", "not.or"].contains(filter[..<start])
         else { return nil }

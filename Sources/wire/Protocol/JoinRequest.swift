@@ -68,7 +68,7 @@ public struct JoinRequest: Sendable {
         var advice = options.unknown.map(options.complaint)
         for case .success(let parameters) in bindings.lazy.map(\.parameters) {
             advice += parameters.options.unknown.map(options.complaint)
-            if let value = parameters.valueLikeCondition {
+            if let value = parameters.suspectFilterValue {
                 advice.append(
                     ClientText(
                         .suspectValue,

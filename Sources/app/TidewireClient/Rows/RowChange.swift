@@ -38,7 +38,7 @@ public struct RowChange: Sendable, Hashable {
         private var types: [String: String] = [:]
 
         mutating func types(_ told: [JSONValue]) -> [String: String] {
-            // If the parser reused the previous columns (`SaidBefore`), this comparison is fast.
+            // If the parser reused the previous columns (`PreviousColumns`), this comparison is fast.
             guard told != self.told else { return types }
             let pairs = told.compactMap { column in
                 column["name"]?.text.map { ($0, column["type"]?.text ?? "") }

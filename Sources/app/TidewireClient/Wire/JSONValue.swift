@@ -65,7 +65,7 @@ extension JSONValue {
 
     /// Parses JSON. If the member `columns` has the same bytes as in the previous message, reuses its value from
     /// `said`.
-    init(parsing bytes: [UInt8], _ said: inout SaidBefore) throws(ParsingError) {
+    init(parsing bytes: [UInt8], _ said: inout PreviousColumns) throws(ParsingError) {
         var parser = JSONParser(bytes, said)
         self = try parser.document()
         said = parser.said ?? said
@@ -75,7 +75,7 @@ extension JSONValue {
 /// Value of the member `columns` in the previous message. Each message about a table contains its column names and
 /// types, which are often half of the message. If the next message has the same bytes, the parser reuses the value.
 /// Equal bytes suffice, because they contain the whole array.
-struct SaidBefore: Sendable {
+struct PreviousColumns: Sendable {
     static let name = "columns"
     fileprivate var bytes: ArraySlice<UInt8> = []
     fileprivate var value = JSONValue.null
@@ -86,9 +86,9 @@ private struct JSONParser {
 
     private let bytes: [UInt8]
     private var at = 0
-    private(set) var said: SaidBefore?
+    private(set) var said: PreviousColumns?
 
-    init(_ bytes: [UInt8], _ said: SaidBefore?) {
+    init(_ bytes: [UInt8], _ said: PreviousColumns?) {
         self.bytes = bytes
         self.said = said
     }
@@ -188,7 +188,7 @@ private struct JSONParser {
             skipBlanks()
             guard next == UInt8(ascii: ":") else { throw expected(":") }
             at += 1
-            members[name] = name == SaidBefore.name ? try columns(depth: depth + 1) : try value(depth: depth + 1)
+            members[name] = name == PreviousColumns.name ? try columns(depth: depth + 1) : try value(depth: depth + 1)
             skipBlanks()
             guard let byte = next else { throw expected("} or ,") }
             at += 1
@@ -205,7 +205,7 @@ private struct JSONParser {
         }
         let start = at
         let value = try value(depth: depth)
-        if said != nil, case .array = value { said = SaidBefore(bytes: bytes[start..<at], value: value) }
+        if said != nil, case .array = value { said = PreviousColumns(bytes: bytes[start..<at], value: value) }
         return value
     }
 

@@ -55,11 +55,11 @@ package struct ServerMessage: Sendable, Hashable {
     }
 
     package init(parsing text: String) throws(JSONValue.ParsingError) {
-        var said = SaidBefore()
+        var said = PreviousColumns()
         try self.init(parsing: text, &said)
     }
 
-    init(parsing text: String, _ said: inout SaidBefore) throws(JSONValue.ParsingError) {
+    init(parsing text: String, _ said: inout PreviousColumns) throws(JSONValue.ParsingError) {
         let message = try ClientMessage(JSONValue(parsing: Array(text.utf8), &said))
         self.init(
             joinRef: message.joinRef, ref: message.ref, topic: message.topic, event: message.event,

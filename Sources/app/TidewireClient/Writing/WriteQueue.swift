@@ -89,11 +89,11 @@ struct WriteQueue: Sendable, Hashable, Codable {
         writes[index].failures += 1
         let delay = Backoff.delay(attempt: writes[index].failures, chance: &chance)
         writes[index].notBefore = now.timeIntervalSince1970 + delay / .seconds(1)
-        giveWay(index)
+        removeIfReplaced(index)
     }
 
     /// Removes a write that a newer one replaces. The newer one was added while this one was being sent.
-    private mutating func giveWay(_ index: Int) {
+    private mutating func removeIfReplaced(_ index: Int) {
         let old = writes[index]
         let later = writes.indices.first { $0 > index && writes[$0].name == old.name }
         guard let later, old.kind == .insert, writes[later].kind == .insert, writes[later].isReplaceable else { return }
@@ -135,7 +135,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
     mutating func launched() {
         for index in writes.indices.reversed() where writes[index].isOut {
             writes[index].isOut = false
-            giveWay(index)
+            removeIfReplaced(index)
         }
     }
 

@@ -63,11 +63,11 @@ final class PlayedClients: Sendable {
     /// Releases the held hub and waits until all clients have received all of these changes. Returns the nanoseconds.
     /// If a change is not for all clients, it is for one: the client whose number is the change's number modulo the
     /// number of clients.
-    func receive(_ changes: Range<Int64>, isForAll: Bool, looksInside: Bool) throws -> UInt64 {
+    func receive(_ changes: Range<Int64>, isForAll: Bool, wantsFrames: Bool) throws -> UInt64 {
         let expected = isForAll ? changes.count * count : changes.count
         let stride = isForAll ? nil : Int64(count)
         witness.awaiting(expected)
-        hub.goOn { [witness] in witness.begin(changes, stride, looksInside) }
+        hub.goOn { [witness] in witness.begin(changes, stride, wantsFrames) }
         guard witness.awaitEnd(milliseconds: 120_000) else {
             let told = witness.refusal.map { "; a client was told: \($0)" } ?? ""
             throw BenchFailure(
@@ -105,7 +105,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
 
     private struct Counts {
         var isJoining = true
-        var looksInside = false
+        var wantsFrames = false
         var changes: Range<Int64> = 0..<0
         var stride: Int64?
         var received = 0
@@ -153,9 +153,9 @@ private final class PlayedWitness: FrameWitness, Sendable {
         loop.hear(frame, from: connection)
     }
 
-    func begin(_ changes: Range<Int64>, _ stride: Int64?, _ looksInside: Bool) {
+    func begin(_ changes: Range<Int64>, _ stride: Int64?, _ wantsFrames: Bool) {
         counts.value.isJoining = false
-        counts.value.looksInside = looksInside
+        counts.value.wantsFrames = wantsFrames
         counts.value.changes = changes
         counts.value.stride = stride
         counts.value.received = 0
@@ -166,7 +166,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         counts.value.began = Clock.monotonicNanoseconds()
     }
 
-    /// Checks that each client has received the right number of changes. With `looksInside`, also checks that they are
+    /// Checks that each client has received the right number of changes. With `wantsFrames`, also checks that they are
     /// different, in order, and the client's own.
     func judge() {
         for seat in counts.value.each.indices where counts.value.each[seat] != share(seat) {
@@ -182,7 +182,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         return (max(0, changes.count - seat) + stride - 1) / stride
     }
 
-    var looksInside: Bool { counts.value.isJoining || counts.value.looksInside }
+    var wantsFrames: Bool { counts.value.isJoining || counts.value.wantsFrames }
 
     func counted(_ frames: Int, to connection: ConnectionID) { add(frames, Int(connection.seat)) }
 

@@ -99,7 +99,7 @@ private final class RlsRace {
         _ = try sockets?.join(policy)
         for hub in [playing, serving] { try stage.awaitPolicy(policy, hub) }
         // This round is a warm-up that checks every message.
-        _ = try measure(size, sockets, looksInside: true)
+        _ = try measure(size, sockets, wantsFrames: true)
         var rates = Rates()
         let rounds = settings.rounds(usually: 5)
         for round in 0..<rounds {
@@ -109,7 +109,7 @@ private final class RlsRace {
             if let servedRate { rates.served.add(servedRate) }
             rates.peer.add(peerRate)
         }
-        _ = try measure(size, sockets, looksInside: true)
+        _ = try measure(size, sockets, wantsFrames: true)
         if size == 1 { alone = rates.played }
         return results(size, rates)
     }
@@ -117,7 +117,7 @@ private final class RlsRace {
     /// Measures one round. Returns the changes per second of the hub with clients in its process (`played`), of the hub
     /// with sockets (`served`) and of the peer.
     private func measure(
-        _ size: Int, _ sockets: SocketClients?, peerFirst: Bool = false, looksInside: Bool = false
+        _ size: Int, _ sockets: SocketClients?, peerFirst: Bool = false, wantsFrames: Bool = false
     ) throws -> (played: Double, served: Double?, peer: Double) {
         playing.hold()
         serving.hold()
@@ -126,7 +126,7 @@ private final class RlsRace {
         try stage.awaitLog(playing)
         try stage.awaitLog(serving)
         var peer = peerFirst ? try measurePeer(changes, size) : 0
-        let playedTime = try played.receive(changes, isForAll: policy.isForAll, looksInside: looksInside)
+        let playedTime = try played.receive(changes, isForAll: policy.isForAll, wantsFrames: wantsFrames)
         let servedTime = try sockets?.receive(changes, isForAll: policy.isForAll)
         if sockets == nil { serving.goOn() }
         if !peerFirst { peer = try measurePeer(changes, size) }

@@ -90,15 +90,15 @@ struct ClientLedger: Sendable {
     /// the loss when it returns. The hub may also tell a client twice: a killed hub does not know whether another
     /// client of the same login had a cut socket. It expects that client for the grace period of two minutes, and again
     /// after a restart.
-    static let tellable: UInt64 = 270_000_000_000
+    static let lossReportWindow: UInt64 = 270_000_000_000
     /// Nanoseconds within which the hub has to tell a client of a missing change, counted from the reception of a later
     /// change. The hub tells a channel of losses at most once a second, so newer changes may arrive first. Causes with
     /// the effect `silence` stop this clock. A new session restarts it, because the hub tells the client in that
     /// session.
-    static let tellingDelay: UInt64 = 3_000_000_000
+    static let lossReportDelay: UInt64 = 3_000_000_000
     /// Nanoseconds after the beginning of a pause (`stands`). If the client receives a change later than this, it has
     /// also read the changes before it, and the pause does not count.
-    static let longestStand: UInt64 = 20_000_000_000
+    static let pauseLimit: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
 
     let kind: Kind
@@ -113,9 +113,9 @@ struct ClientLedger: Sendable {
     private(set) var hasBegun = false
     /// Number of the transaction up to which changes are optional. A later change that does not arrive is missing,
     /// unless the hub tells the client of a loss.
-    private var optionalTo: Int64 = 0
+    private var optionalThrough: Int64 = 0
     /// Number of the last transaction that the hub's messages about losses cover.
-    private var toldTo: Int64 = 0
+    private var reportedThrough: Int64 = 0
     /// True after the hub told a client for Python of a loss. Such a client joins again on the same socket, and the
     /// loss extends to that join.
     private var joinsAgain = false
@@ -123,11 +123,11 @@ struct ClientLedger: Sendable {
     private var sessionPlace = -1
     /// Index of the first expected change that the hub may send again in this session.
     private var repeatsFrom = Int.max
-    private var lastHeard: UInt64 = 0
-    /// Value of `lastHeard` when this session began: about the time when the previous session was cut.
+    private var lastReceivedAt: UInt64 = 0
+    /// Value of `lastReceivedAt` when this session began: about the time when the previous session was cut.
     private var edge: UInt64 = 0
     /// Time at which the last pause (`stands`) began; nil if this session has not paused.
-    private var stoodAt: UInt64?
+    private var pausedAt: UInt64?
     /// Indexes of the expected changes received last, with their times of reception, the newest at the end.
     private var times: [(place: Int, at: UInt64)] = []
     private var reported: Set<Int> = []
@@ -151,7 +151,7 @@ struct ClientLedger: Sendable {
         case .garbled(let text): return overdue + [Finding(kind: .wrongValue, text: text, at: at)]
         case .told(let text): return overdue + hearOfLoss(text, at, committed, causes)
         case .stands:
-            stoodAt = at
+            pausedAt = at
             return overdue
         case .interrupted:
             endSession(causes)
@@ -162,7 +162,7 @@ struct ClientLedger: Sendable {
     /// Removes and returns the missing changes of which the hub has not told the client in time.
     private mutating func takeUntold(_ at: UInt64, _ causes: [Cause]) -> [Finding] {
         let overdue = untold.prefix {
-            Self.audible(from: max($0.finding.at, begun), to: at, causes) > Self.tellingDelay
+            Self.audible(from: max($0.finding.at, begun), to: at, causes) > Self.lossReportDelay
         }
         untold.removeFirst(overdue.count)
         return overdue.map(\.finding)
@@ -187,12 +187,12 @@ struct ClientLedger: Sendable {
 
     /// Records that the hub has told the client of losses up to a transaction, and withdraws findings that this covers.
     private mutating func isTold(upTo sequence: Int64) {
-        toldTo = max(toldTo, sequence)
-        for (place, finding) in untold where finding.sequence.map({ $0 <= toldTo }) ?? false {
+        reportedThrough = max(reportedThrough, sequence)
+        for (place, finding) in untold where finding.sequence.map({ $0 <= reportedThrough }) ?? false {
             reported.remove(place)
             told += 1
         }
-        untold.removeAll { $0.finding.sequence.map { $0 <= toldTo } ?? false }
+        untold.removeAll { $0.finding.sequence.map { $0 <= reportedThrough } ?? false }
     }
 
     private mutating func begin(
@@ -207,7 +207,7 @@ struct ClientLedger: Sendable {
         }
         if joinsAgain { isTold(upTo: committed) }
         joinsAgain = false
-        if isFirst || !kind.goesOn { optionalTo = committed }
+        if isFirst || !kind.goesOn { optionalThrough = committed }
         return []
     }
 
@@ -217,9 +217,9 @@ struct ClientLedger: Sendable {
         // time.
         let rest = sessionPlace < 0 ? repeatsFrom : sessionPlace + 1
         sessionPlace = -1
-        edge = lastHeard
-        if let stoodAt, lastHeard < stoodAt + Self.longestStand { edge = min(edge, stoodAt) }
-        stoodAt = nil
+        edge = lastReceivedAt
+        if let pausedAt, lastReceivedAt < pausedAt + Self.pauseLimit { edge = min(edge, pausedAt) }
+        pausedAt = nil
         let oldest = oldestRepeatable(causes)
         repeatsFrom = kind.mayRepeat ? min(rest, times.first { $0.at >= oldest }?.place ?? next) : next
     }
@@ -243,14 +243,14 @@ struct ClientLedger: Sendable {
         // missing.
         isTold(upTo: committed)
         joinsAgain = kind == .real
-        let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.tellable }
+        let isFounded = causes.contains { $0.effect == .loss && $0.begin < at && at < $0.end + Self.lossReportWindow }
         return isFounded ? [] : [Finding(kind: .unfoundedTelling, text: text, at: at)]
     }
 
     private mutating func hear(_ mark: ChangeMark, _ at: UInt64, _ journal: borrowing Journal, _ seat: Int) -> [Finding]
     {
         received += 1
-        defer { lastHeard = at }
+        defer { lastReceivedAt = at }
         guard let place = journal.rolls[seat].place(of: mark) else {
             let table = journal.table(of: mark)
             return [
@@ -266,15 +266,15 @@ struct ClientLedger: Sendable {
         return hearAgain(place, at, journal, seat)
     }
 
-    private static func words(_ expected: SeatRoll.Expected, _ journal: borrowing Journal) -> String {
+    private static func words(_ expected: ExpectedChanges.Expected, _ journal: borrowing Journal) -> String {
         "\(expected.mark) of \(journal.table(of: expected.mark) ?? "no table") in transaction \(expected.sequence)"
     }
 
     private mutating func accept(_ place: Int, _ at: UInt64, _ journal: borrowing Journal, _ seat: Int) {
         for index in next..<place {
             let expected = journal.rolls[seat].expected[index]
-            if expected.sequence <= optionalTo { continue }
-            if expected.sequence <= toldTo {
+            if expected.sequence <= optionalThrough { continue }
+            if expected.sequence <= reportedThrough {
                 told += 1
                 continue
             }

@@ -25,7 +25,7 @@ struct JournalLine: Sendable {
 }
 
 /// Changes that the clients of one `VerifySeat` have to receive, in the order of commits.
-struct SeatRoll: Sendable {
+struct ExpectedChanges: Sendable {
     struct Expected: Sendable {
         var sequence: Int64
         var mark: ChangeMark
@@ -49,13 +49,13 @@ struct SeatRoll: Sendable {
 
 /// Committed changes, and for each `VerifySeat` the changes that its clients have to receive.
 struct Journal: Sendable {
-    private(set) var rolls: [SeatRoll]
+    private(set) var rolls: [ExpectedChanges]
     private(set) var lines = 0
     /// Number of the last transaction that was read from the database.
     private(set) var sequence: Int64 = 0
     private var tables: [ChangeMark: String] = [:]
 
-    init(seats: [Set<Int>]) { rolls = seats.map(SeatRoll.init) }
+    init(seats: [Set<Int>]) { rolls = seats.map(ExpectedChanges.init) }
 
     mutating func add(_ line: JournalLine) {
         lines += 1

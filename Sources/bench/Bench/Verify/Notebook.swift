@@ -2,7 +2,7 @@ import Bytes
 import Synchronization
 import System
 
-/// Notes that clients made of received messages, in the order of time. `VerifyJudge` evaluates them.
+/// Notes that clients made of received messages, in the order of time. `DeliveryChecker` evaluates them.
 final class Notebook: Sendable {
     struct Entry: Sendable {
         var client: Int

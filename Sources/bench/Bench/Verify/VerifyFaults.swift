@@ -105,7 +105,7 @@ final class VerifyStage: Sendable {
     /// Runs the faults of one lane until the run ends.
     func run(_ schedule: FaultSchedule) throws {
         var schedule = schedule
-        var hand = FaultHand(self)
+        var hand = FaultExecutor(self)
         while !hasEnded {
             let entry = schedule.next()
             rest(entry.pauseMilliseconds)
@@ -147,7 +147,7 @@ extension Fault {
 }
 
 /// Executor of the faults in a schedule.
-struct FaultHand {
+struct FaultExecutor {
     private let stage: VerifyStage
     private var session: VerifySession
     private var chance = VerifyChance(0, lane: 0)
@@ -282,7 +282,7 @@ struct FaultHand {
 
     /// Calls `body` while no writer writes and all clients have caught up with the database. Afterwards waits until all
     /// clients have caught up again.
-    private mutating func quietly(_ body: (inout FaultHand) throws -> Void) throws {
+    private mutating func quietly(_ body: (inout FaultExecutor) throws -> Void) throws {
         stage.gate.close()
         defer { stage.gate.open() }
         guard reachQuiet() else { return }

@@ -54,7 +54,7 @@ public final class Verification {
     private let notebook: Notebook
     private let clients: [OwnClient]
     private var stage: VerifyStage
-    private var judge: VerifyJudge
+    private var judge: DeliveryChecker
     private var fences: Int64 = 0
     private var isStuck = false
     private let began = Clock.monotonicNanoseconds()
@@ -103,7 +103,7 @@ public final class Verification {
         let seats = all.map { client in
             VerifySeat.all.firstIndex { $0.name == client.seat.name && $0.person == client.seat.person } ?? 0
         }
-        judge = VerifyJudge(
+        judge = DeliveryChecker(
             database, journal: Journal(seats: bySeat), clients: zip(all, seats).map { ($0.kind, $1) },
             notebook: notebook)
     }

@@ -240,7 +240,7 @@ final class ClientFeeds: ClientPart {
     func cut(_ feed: Feed, _ session: Session, _ reason: FeedEnding.Reason) {
         if case .joining = feed.stage { return refuse(session, .unavailable(reason.text)) }
         let channel = session.project?.feeds.channel(of: feed, session)
-        if let channel { session.project?.reports.tellWhatIsUntold(channel) }
+        if let channel { session.project?.reports.sendWaitingReports(channel) }
         guard let standing = channel.flatMap({ session.project?.feeds.standing(of: $0) }) ?? feed.stood else {
             return abandon(session)
         }
@@ -284,7 +284,7 @@ final class ClientFeeds: ClientPart {
         }
         let next = release(session)
         home.requests.answer(next, refusal.response)
-        if case .request = next.stage { loop.showAgain(next.connection) }
+        if case .request = next.stage { loop.redeliverInput(next.connection) }
     }
 
     private func goOn(_ session: Session, keepAlive: Bool) {
@@ -294,7 +294,7 @@ final class ClientFeeds: ClientPart {
         }
         session.stage = .request(scanned: 0)
         home.requests.waitForRequest(session)
-        loop.showAgain(session.connection)
+        loop.redeliverInput(session.connection)
     }
 
     /// Returns a new session for the connection, as it was when the request came. The old session is released.

@@ -79,7 +79,7 @@ final class LoopFeeds: LoopPart {
         home.tokens.watchExpiry(channel)
         for advice in channel.joining.advice { home.tell(channel, .ok, advice) }
         channel.joining.advice = []
-        home.reports.sayWhatBindingsCameTo(channel)
+        home.reports.sendBindingResults(channel)
         home.snapshots.begin(channel)
         if !channel.position.isResumed, !channel.position.awaitsRows { hasCaughtUp(feed, channel) }
     }
@@ -139,7 +139,7 @@ final class LoopFeeds: LoopPart {
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
         guard !feed.isPage, let position = standing(of: channel)?.position else { return }
-        home.reports.tellWhatIsUntold(channel)
+        home.reports.sendWaitingReports(channel)
         home.tell(channel, .ok, ClientText(.caughtUp, home.catchUps.caughtUpText(position)))
     }
 
@@ -185,7 +185,7 @@ final class LoopFeeds: LoopPart {
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
         // The follower may have read changes before the channel's bindings were placed, which is reported first.
         home.take(.owedLossDue, channel)
-        home.reports.tellWhatIsUntold(channel)
+        home.reports.sendWaitingReports(channel)
         guard let position = standing(of: channel)?.position else { return nil }
         if case .cut(let reason) = feed.stage { return FeedEnding(at: position, hasMore: true, because: reason) }
         let isAtEnd = if case .finished = feed.stage { true } else { channel.delivery.follower === home.live }

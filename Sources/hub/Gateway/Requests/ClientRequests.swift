@@ -154,7 +154,7 @@ final class ClientRequests: ClientPart {
     func answerLater(_ connection: ConnectionID, _ response: HTTPResponse) {
         guard let session = home.session(connection), case .answering = session.stage else { return }
         answer(session, response)
-        loop.showAgain(connection)
+        loop.redeliverInput(connection)
     }
 
     func waitForRequest(_ session: Session) {

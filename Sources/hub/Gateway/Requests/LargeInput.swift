@@ -52,7 +52,7 @@ struct LargeInput {
     mutating func beginTurn(_ now: UInt64) -> UInt64? {
         if joined >= Self.share {
             restsUntil =
-                now + min(joined * UInt64(Limits.largeInputRests), Limits.maximumLargeInputRest.wholeNanoseconds)
+                now + min(joined * UInt64(Limits.largeJoinPauseFactor), Limits.maximumLargeInputRest.wholeNanoseconds)
         }
         (spent, joined) = (0, 0)
         isResting = now < restsUntil

@@ -166,7 +166,7 @@ final class LoopCatchUps: LoopPart {
             channel.delivery.follower === home.live,
             channel.position.owedLoss == nil, !channel.position.awaitsRows, let position = position(of: channel)
         else { return }
-        home.reports.tellWhatIsUntold(channel)
+        home.reports.sendWaitingReports(channel)
         home.take(.marked(position.offset), channel)
         home.standings.watch()
         var notice = ChannelNotice(.ok, caughtUpText("\(position)"), .caughtUp, from: .system)

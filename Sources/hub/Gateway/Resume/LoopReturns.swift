@@ -130,7 +130,7 @@ final class LoopReturns: LoopPart {
     }
 
     /// Enters the channel under another key, because its token was replaced. The client will return with the new token.
-    func knowAgain(_ channel: Channel) {
+    func reenter(_ channel: Channel) {
         guard let resumeStore = project.settings.resumeStore, let resumeEntry = channel.resumeEntry else { return }
         let key = resumeStore.key(of: channel)
         guard key != resumeEntry.key else { return }
@@ -195,7 +195,7 @@ final class LoopReturns: LoopPart {
         }
         resumeStore.depart(
             place, at: kept, lastRef: session.refs.last, owesLoss: channel.owesLoss,
-            heard: loop.heardAfter(session.connection), now: loop.time.monotonicNanoseconds())
+            heard: loop.certainlySentAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
     /// Stores the channel's state in its session: the client may join again on the same socket.
@@ -220,7 +220,7 @@ final class LoopReturns: LoopPart {
 
     /// Fixes the sent offsets of the channels on a socket that takes no more data and will be closed. Later changes
     /// count as not sent.
-    func keepWhereItStands(_ session: Session) {
+    func fixSentOffsets(_ session: Session) {
         for channel in session.channels.compactMap({ $0.flatMap { home.channels[$0] } }) {
             home.take(.socketEnds(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel)), channel)
         }
@@ -327,7 +327,7 @@ final class LoopReturns: LoopPart {
             stands.append(
                 ResumeStore.Stand(
                     place: place, mark: own.flatMap { logMark($0, channel) }, lastRef: channel.session.refs.last,
-                    owesLoss: channel.owesLoss, heard: loop.heardAfter(channel.session.connection)))
+                    owesLoss: channel.owesLoss, heard: loop.certainlySentAfter(channel.session.connection)))
         }
         let doubted = resumeStore.update(
             now, of: clients.number, stands, now: loop.time.monotonicNanoseconds(), metrics)

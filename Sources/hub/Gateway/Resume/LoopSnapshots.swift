@@ -19,7 +19,7 @@ extension Channel {
         /// Other snapshots of the same session come first. The value is the parts of this one.
         case waiting([SnapshotPart])
         /// The hub is sending the snapshot.
-        case told(SnapshotTelling)
+        case told(SnapshotProgress)
     }
 }
 
@@ -31,7 +31,7 @@ struct SnapshotPart {
 }
 
 /// Snapshot that the hub is sending to a channel.
-struct SnapshotTelling {
+struct SnapshotProgress {
     /// Ticket that the snapshot's events carry. Events with another number are ignored.
     let number: UInt64
     let ticket: SnapshotTicket
@@ -110,7 +110,7 @@ final class LoopSnapshots: LoopPart {
             mailbox.post(.snapshot(channel: place, ticket: number, event))
         }
         channel.snapshot = .told(
-            SnapshotTelling(number: number, ticket: ticket, envelopes: parts.map { envelope($0, channel) }))
+            SnapshotProgress(number: number, ticket: ticket, envelopes: parts.map { envelope($0, channel) }))
     }
 
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
@@ -151,7 +151,7 @@ final class LoopSnapshots: LoopPart {
         if !channel.session.isSlow { telling.ticket.next() }
     }
 
-    private func send(_ page: SnapshotPage, _ telling: SnapshotTelling, to channel: Channel) {
+    private func send(_ page: SnapshotPage, _ telling: SnapshotProgress, to channel: Channel) {
         let bytes = page.bytes
         for row in page.rows {
             clients.feeds.send(bytes.rawBytes.extracting(row.body), in: telling.envelopes[row.selection], to: channel)
@@ -163,7 +163,7 @@ final class LoopSnapshots: LoopPart {
     /// Records that transactions in the channel's snapshot must be left out of the log's next changes.
     func leaveOutSeen(_ channel: Channel) { exclusions.insert(channel.place) }
 
-    private func completeSnapshot(of channel: Channel, _ telling: SnapshotTelling) {
+    private func completeSnapshot(of channel: Channel, _ telling: SnapshotProgress) {
         guard let start = telling.start else { return fail(channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
         metrics.snapshots[.complete].add()

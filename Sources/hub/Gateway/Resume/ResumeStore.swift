@@ -31,7 +31,7 @@ public final class ResumeStore: Sendable {
     /// Restores the positions that an earlier process wrote. All clients of that process count as disconnected.
     public init(
         loops: Int, scope: CatchUpScope, grace: Duration, in directory: (any StorageDirectory)?,
-        time: any TimeSource, maximum: Int = Limits.maximumDepartures,
+        time: any TimeSource, maximum: Int = Limits.maximumResumableChannels,
         secret: ResumeRegistry.Secret = ResumeRegistry.Secret(
             first: .random(in: 0 ... .max), second: .random(in: 0 ... .max))
     ) throws(SystemError) {
@@ -56,7 +56,7 @@ public final class ResumeStore: Sendable {
         return try directory.open(fileName, for: .reading).contents(atMost: maximumBytes)
     }
 
-    private static let maximumBytes = UInt64((Limits.maximumDepartures + 256) * ResumeRegistry.recordBytes)
+    private static let maximumBytes = UInt64((Limits.maximumResumableChannels + 256) * ResumeRegistry.recordBytes)
 
     /// Writes a new file with the current state. It replaces the former file only when it is complete.
     private static func begin(

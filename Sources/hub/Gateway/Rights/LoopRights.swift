@@ -213,18 +213,18 @@ final class LoopRights: LoopPart {
         switch details.writes {
         case .held:
             // The newest token does not apply yet.
-            details.saidBefore?.isRenewed = false
+            details.formerTokenQuestion?.isRenewed = false
             return
         case .asked(let ticket):
-            assert(details.saidBefore == nil, "messages of one former token wait at a time")
-            details.saidBefore = (ticket, isRenewed: false)
+            assert(details.formerTokenQuestion == nil, "messages of one former token wait at a time")
+            details.formerTokenQuestion = (ticket, isRenewed: false)
         case .unknown, .known: break
         }
         details.writes = .held(PendingWrites(channel, ticket: 0))
     }
 
     private func askWriteRights(_ channel: Channel, _ details: ConversationDetails) -> PendingWrites {
-        assert(details.saidBefore == nil, "a new token is asked about when the former one is done")
+        assert(details.formerTokenQuestion == nil, "a new token is asked about when the former one is done")
         let ticket = home.nextTicket()
         details.writes = .asked(ticket: ticket)
         let pending = PendingWrites(channel, ticket: ticket)
@@ -235,8 +235,8 @@ final class LoopRights: LoopPart {
 
     /// Asks for the write rights of a new token. Messages that wait keep their order.
     private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
-        if details.saidBefore != nil {
-            details.saidBefore?.isRenewed = true
+        if details.formerTokenQuestion != nil {
+            details.formerTokenQuestion?.isRenewed = true
             return
         }
         guard case .held(let waiting) = details.writes, !waiting.frames.isEmpty else {
@@ -265,7 +265,7 @@ final class LoopRights: LoopPart {
             return rights.broadcast ? deliverLast(pending) : ()
         }
         let details = channel.conversation.detailed()
-        if let before = details.saidBefore, before.ticket == pending.ticket {
+        if let before = details.formerTokenQuestion, before.ticket == pending.ticket {
             return say(pending, before: details, rights, isRenewed: before.isRenewed)
         }
         // The rights have changed, so the messages are handled again with the current state.
@@ -283,13 +283,13 @@ final class LoopRights: LoopPart {
         _ pending: PendingWrites, before details: ConversationDetails, _ rights: (broadcast: Bool, presence: Bool),
         isRenewed: Bool
     ) {
-        assert(!details.saysWhatWasBefore, "messages of a former token are handled once")
+        assert(!details.handlesFormerToken, "messages of a former token are handled once")
         let since = details.writes
-        details.saidBefore = nil
+        details.formerTokenQuestion = nil
         details.writes = .known(broadcast: rights.broadcast, presence: rights.presence)
-        details.saysWhatWasBefore = true
+        details.handlesFormerToken = true
         handleAgain(pending)
-        details.saysWhatWasBefore = false
+        details.handlesFormerToken = false
         guard home.channels[pending.channel.place] === pending.channel else { return }
         details.writes = since
         if isRenewed { askWriteRightsAgain(pending.channel, details) }
@@ -329,7 +329,7 @@ extension LoopRights {
         while let place = review.takeNext(before: home.channels.indices.upperBound, now: loop.now) {
             if let channel = home.channels[place], channel.conversation.isPrivate { review(channel) }
         }
-        if review.isToGoOn { home.lookAgainLater() }
+        if review.continuesLater { home.lookAgainLater() }
     }
 
     /// Asks for the channel's rights. If a question is already open, its answer may be based on the former policies, so

@@ -118,7 +118,7 @@ final class LoopTokens: LoopPart {
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)
         channel.claims = claims
         if !isSame { home.ledger.noteRenewal(channel) }
-        home.returns.knowAgain(channel)
+        home.returns.reenter(channel)
         watchExpiry(channel)
         if isSomebodyElse { channel.delivery.follower?.reports.dropWaiting(channel) }
         if isSomebodyElse { home.snapshots.fail(channel, .tokenChanged) }

@@ -17,7 +17,7 @@ struct RightsReview {
     private var failures: [UInt32: Int] = [:]
 
     /// True if the hub will ask about some channel again later.
-    var isToGoOn: Bool { !again.isEmpty }
+    var continuesLater: Bool { !again.isEmpty }
 
     /// Sets the policies of a new catalog. If they differ from the former ones, begins a review of all channels.
     mutating func take(_ newRules: String?) {

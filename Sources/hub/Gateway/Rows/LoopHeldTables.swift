@@ -68,7 +68,7 @@ final class LoopHeldTables: LoopPart {
         }
         for follower in home.followers {
             follower.pipeline.wait.passOver(unheard: tables.unheard)
-            follower.pipeline.wait.readOnUnheard()
+            follower.pipeline.wait.resumeIfUnlistened()
         }
         loop.turnAgain()
     }

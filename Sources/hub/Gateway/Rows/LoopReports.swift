@@ -22,12 +22,12 @@ final class LoopReports: LoopPart {
     /// Sends the results of all bindings again, because the channel has another token.
     func sayAgain(_ channel: Channel) {
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
-        sayWhatBindingsCameTo(channel)
+        sendBindingResults(channel)
     }
 
     /// Sends the results of the bindings that the client does not know yet. First come the errors of single bindings,
     /// then the subscription of the others, then warnings.
-    func sayWhatBindingsCameTo(_ channel: Channel) {
+    func sendBindingResults(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
         var warnings: [ClientText] = []
@@ -95,7 +95,7 @@ final class LoopReports: LoopPart {
 
     /// Sends waiting reports of losses now, because the hub is about to tell the client that it has received
     /// everything.
-    func tellWhatIsUntold(_ channel: Channel) {
+    func sendWaitingReports(_ channel: Channel) {
         home.take(.reportsDue, channel)
         if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }
     }

@@ -64,7 +64,7 @@ final class Channel {
     /// are ignored.
     var ticket: UInt64 = 0
     var delivery = DeliveryPart()
-    var told = ToldPart()
+    var told = ReportState()
     /// State of the channel's broadcasts, presence and options.
     var conversation: Conversation
     /// Snapshot that the hub is sending to the client; nil if there is none.
@@ -219,7 +219,7 @@ extension Channel {
     }
 
     /// Reports about missing rows and values: those that the client was sent, and those that are due.
-    struct ToldPart {
+    struct ReportState {
         /// Offset before which the client knows of changes that were lost while tables were outside the publication.
         var republishedUpTo: UInt64 = 0
         /// Messages already sent about generated columns that PostgreSQL could not compute. Each is sent once.

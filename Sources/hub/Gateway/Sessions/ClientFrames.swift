@@ -48,7 +48,7 @@ final class ClientFrames: ClientPart {
             }
             // The bytes that follow are read in the next turn.
             if home.largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
-                loop.showAgain(session.connection)
+                loop.redeliverInput(session.connection)
                 break
             }
         }

@@ -118,11 +118,11 @@ final class ClientLoop: SocketApplication {
         case .request:
             let count = requests.receiveHead(session, &bytes)
             // A client may send the next request, or the first frames, without waiting for the answer.
-            if count > 0, count < bytes.byteCount { loop.showAgain(connection) }
+            if count > 0, count < bytes.byteCount { loop.redeliverInput(connection) }
             return count
         case .body:
             let count = requests.receiveBody(session, &bytes)
-            if count < bytes.byteCount { loop.showAgain(connection) }
+            if count < bytes.byteCount { loop.redeliverInput(connection) }
             return count
         case .answering, .feed: return 0
         case .client:
@@ -137,9 +137,9 @@ final class ClientLoop: SocketApplication {
         }
     }
 
-    func stopsTaking(_ connection: ConnectionID) {
+    func peerStoppedReading(_ connection: ConnectionID) {
         guard let session = session(connection) else { return }
-        session.project?.returns.keepWhereItStands(session)
+        session.project?.returns.fixSentOffsets(session)
     }
 
     func closed(_ connection: ConnectionID, _ end: ConnectionEnd) {
@@ -290,7 +290,7 @@ final class ClientLoop: SocketApplication {
 
     // MARK: Mail
 
-    func rung() {
+    func drainMailbox() {
         for mail in mailbox.takeAll() {
             switch mail {
             case .arrived(let project): arrived(project)
@@ -300,7 +300,7 @@ final class ClientLoop: SocketApplication {
             case .hurry: farewells.hurry()
             }
         }
-        for case let project? in projects { LogScope.of(project.project.name) { project.rung() } }
+        for case let project? in projects { LogScope.of(project.project.name) { project.drainMailbox() } }
     }
 
     func turn() -> Bool {

@@ -46,7 +46,7 @@ struct Join {
         case promiseBindings
         case reply
         /// Send the client the result of its bindings.
-        case sayWhatBindingsCameTo
+        case sendBindingResults
         case refuse(String)
     }
 
@@ -82,7 +82,7 @@ struct Join {
         case (.binding, .bound): return go(to: .answered, .reply)
         case (.binding, .patienceEnded): return go(to: .answered, .promiseBindings, .reply)
         case (.answered, .replied): return go(to: .open)
-        case (.open, .bound): return [.sayWhatBindingsCameTo]
+        case (.open, .bound): return [.sendBindingResults]
         case (.askingRights, .refused(let reason)), (.readingPast, .refused(let reason)),
             (.binding, .refused(let reason)):
             return go(to: .refused, .refuse(reason))

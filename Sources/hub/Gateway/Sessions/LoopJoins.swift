@@ -183,8 +183,8 @@ final class LoopJoins: LoopPart {
                 token: home.token(channel) { .join(channel: $0, generation: $1) })
         case .promiseBindings: channel.delivery.follower?.promise(channel)
         case .reply: reply(to: channel)
-        case .sayWhatBindingsCameTo:
-            home.reports.sayWhatBindingsCameTo(channel)
+        case .sendBindingResults:
+            home.reports.sendBindingResults(channel)
             home.snapshots.begin(channel)
         case .refuse(let reason): refuseJoin(channel, reason)
         }
@@ -271,7 +271,7 @@ final class LoopJoins: LoopPart {
         channel.joining.complaints = []
         for advice in channel.joining.advice { home.tell(channel, .ok, advice) }
         channel.joining.advice = []
-        home.reports.sayWhatBindingsCameTo(channel)
+        home.reports.sendBindingResults(channel)
         home.catchUps.sayCaughtUp(channel)
         home.talk.sayWhetherReplicationIsReady(channel)
         let conversation = channel.conversation

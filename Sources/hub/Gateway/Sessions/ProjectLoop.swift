@@ -60,7 +60,7 @@ final class ProjectLoop {
     // MARK: Mail
 
     /// Handles all mail of the project.
-    func rung() {
+    func drainMailbox() {
         tokens.closeExpired()
         for mail in mailbox.takeAll() {
             switch mail {

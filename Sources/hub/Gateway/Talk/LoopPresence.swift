@@ -146,7 +146,7 @@ final class LoopPresence: LoopPart {
             !home.talk.topics[place].hearsPresence
         else { return false }
         let details = channel.conversation.detailed()
-        guard details.readsPresence == nil, !details.saysWhatWasBefore else { return false }
+        guard details.readsPresence == nil, !details.handlesFormerToken else { return false }
         if details.tracksUnseen {
             details.tracksUnseen = false
             return false

@@ -87,10 +87,10 @@ final class ConversationDetails {
     var writes = WriteRights.unknown
     /// Ticket of the question for which messages of the former token wait, and whether the new token applies already;
     /// nil if none wait. While it is set, `writes` is `held`.
-    var saidBefore: (ticket: UInt64, isRenewed: Bool)?
+    var formerTokenQuestion: (ticket: UInt64, isRenewed: Bool)?
     /// True while messages of the former token are being handled. The right to see presence then depends on the new
     /// token.
-    var saysWhatWasBefore = false
+    var handlesFormerToken = false
     /// Ticket of the newest question about read rights. Answers to older questions are ignored.
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []

@@ -160,7 +160,7 @@ extension CatalogReader {
         let published = Set(other.values.compactMap { $0.number(0) as UInt32? })
         wanted.subtract(published)
         let tables = present?.tables ?? []
-        sayWhatIsPublishedNow(published.union(tables), snapshot)
+        logPublishedTables(published.union(tables), snapshot)
         for table in wanted.subtracting(tables).sorted() { try add(table, snapshot, isPresent: present != nil) }
         for table in coverage.added.intersection(tables).subtracting(wanted).sorted() { try drop(table, snapshot) }
     }
@@ -178,7 +178,7 @@ extension CatalogReader {
     }
 
     /// Logs that a table is now published, because an operator followed the hint that the hub had logged.
-    private func sayWhatIsPublishedNow(_ published: Set<UInt32>, _ snapshot: CatalogSnapshot) {
+    private func logPublishedTables(_ published: Set<UInt32>, _ snapshot: CatalogSnapshot) {
         for oid in coverage.refused.intersection(published).sorted() {
             coverage.refused.remove(oid)
             guard let table = snapshot.related(oid) else { continue }

@@ -7,7 +7,7 @@ import Postgres
 
 /// Question whether a query on a table returns a certain row to a claimant. The query names the row by its primary key
 /// and contains no policy; PostgreSQL applies row level security.
-public struct TableSight: Sendable {
+public struct RowVisibilityQuestion: Sendable {
     /// Name of the table in SQL, qualified with its schema.
     let table: String
     /// Columns of the primary key, with their types as SQL.
@@ -41,8 +41,8 @@ public struct TableSight: Sendable {
     }
 }
 
-/// Answer to a `TableSight` question.
-public struct SeenInTable: Sendable {
+/// Answer to a `RowVisibilityQuestion` question.
+public struct RowVisibilityAnswer: Sendable {
     public var isVisible: Bool
     /// Position in PostgreSQL's WAL at some moment after the snapshot that answered.
     public var position: LSN
@@ -50,12 +50,12 @@ public struct SeenInTable: Sendable {
 
 extension JudgingConnection {
     enum LookOutcome {
-        case seen(SeenInTable)
+        case seen(RowVisibilityAnswer)
         case invisible
         case failed
     }
 
-    func look(_ sight: TableSight, seeing xid: UInt32?) throws(PostgresError) -> LookOutcome {
+    func look(_ sight: RowVisibilityQuestion, seeing xid: UInt32?) throws(PostgresError) -> LookOutcome {
         guard try session.readSurroundings(of: sight.claimant.role) else { return .failed }
         let answers = try session.pipeline([
             JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), PolicySession.position,
@@ -63,12 +63,12 @@ extension JudgingConnection {
             claimsStatement(sight.claimant.claims, sight.claimant.role),
             PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,
         ])
-        guard try session.isClean(answers.last), let isVisible = TableSight.isVisible(answers[5]),
+        guard try session.isClean(answers.last), let isVisible = RowVisibilityQuestion.isVisible(answers[5]),
             let position = try answers[2].get().first?.first.flatMap({ $0.flatMap { LSN($0) } }),
             let snapshot = VisibleTransactions(try answers[1].get())
         else { return .failed }
         if let xid, !snapshot.contains(xid) { return .invisible }
-        return .seen(SeenInTable(isVisible: isVisible, position: position))
+        return .seen(RowVisibilityAnswer(isVisible: isVisible, position: position))
     }
 }
 

@@ -2,7 +2,7 @@ import Postgres
 import System
 
 /// Judge that compares the clients' notes with the database's journal.
-struct VerifyJudge {
+struct DeliveryChecker {
     /// Maximum nanoseconds for which a note waits until its change appears in the journal. After that, the change is
     /// reported as unknown.
     private static let patience: UInt64 = 15_000_000_000

@@ -9,7 +9,7 @@ import System
 ///
 /// The starting thread tries first. It throws errors that an operator must fix. After other errors, the thread that
 /// needs the resource tries again.
-final class PatientOpening<Opened>: @unchecked Sendable {
+final class RetriedOpening<Opened>: @unchecked Sendable {
     // The use guards this value: the starting thread tries before the other thread starts, and does not access the
     // value after that.
     private var opened: Opened?

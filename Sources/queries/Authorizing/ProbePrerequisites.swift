@@ -3,7 +3,7 @@ import Postgres
 
 /// Checks that the database has the objects that probes need, and that roles have the rights to them. A probe is a
 /// trial action in a private channel.
-enum ProbeGround {
+enum ProbePrerequisites {
     /// Returns how the login can insert the rows that probes try to read. Fails, with a remedy for the operator, if it
     /// cannot.
     static func examine(_ session: PolicySession) throws(PostgresError) -> Result<ProbeScript.Insertion, Unprepared> {
