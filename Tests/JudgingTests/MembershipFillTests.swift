@@ -1,5 +1,6 @@
 import Change
 import Embedded
+import Foundation
 import Policy
 import Postgres
 import TestSupport
@@ -58,6 +59,25 @@ import Testing
         #expect(keys(judge.fills([(membership(), one)]).first) == ["1": 2])
         guard case .filled(let filled) = judge.fills([(membership(), one)]).first else { throw Unexpected() }
         #expect(filled.position > .zero && filled.snapshot.firstUnassigned > 0)
+    }
+
+    @Test func `keys that a crash could take back do not count, and are asked for again`() throws {
+        let cluster = try TestCluster.fresh()
+        defer { cluster.stop() }
+        let stage = try JudgingStage(on: cluster, Self.members)
+        try stage.run("GRANT SELECT ON members TO READER")
+        let judge = try stage.judge()
+        let claimant = stage.claimant(sub: 1)
+        #expect(keys(judge.fills([(membership(), claimant)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
+        let writer = try stage.database.value("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+        let pid = try #require(writer.flatMap { pid_t($0) })
+        kill(pid, SIGSTOP)
+        defer { kill(pid, SIGCONT) }
+        try stage.run("BEGIN; SET LOCAL synchronous_commit = off; DELETE FROM members WHERE room IS NULL; COMMIT")
+        let fill = try #require(judge.fills([(membership(), claimant)]).first)
+        #expect("\(fill)" == "unavailable")
+        kill(pid, SIGCONT)
+        #expect(eventually { keys(judge.fills([(membership(), claimant)]).first) == ["0": 2, "1": 2, "2": 2] })
     }
 
     /// Checks which errors count against the claimant, who then sees nothing until the catalog changes.

@@ -158,7 +158,8 @@ extension JudgingWorker {
     }
 
     /// Sets the position of each fill to an LSN that is on PostgreSQL's disk and follows all changes that the keys
-    /// include.
+    /// include. If PostgreSQL does not write so far in time, no fill counts, because a crash could take back what its
+    /// keys include.
     private func durable(
         _ fills: [MembershipFill], _ connection: JudgingConnection
     ) throws(PostgresError) -> [MembershipFill] {
@@ -167,6 +168,7 @@ extension JudgingWorker {
         let end = try connection.session.durableEnd(from: last)
         return fills.map { fill in
             guard case .filled(var rows) = fill else { return fill }
+            guard end >= last else { return .unavailable }
             rows.position = end
             return .filled(rows)
         }
