@@ -42,7 +42,9 @@ private struct ScenarioCommand: Command {
         do {
             try report.printResults(try scenario.run(settings), terminal)
         } catch let failure as BenchFailure {
-            throw CommandFailure(.notFound, failure.message, hint: failure.hint)
+            throw CommandFailure(
+                .notFound, failure.message,
+                hint: failure.hint ?? "Its output above may say more; --help shows its options.")
         }
         return .ok
     }

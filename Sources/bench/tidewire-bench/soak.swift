@@ -46,7 +46,9 @@ struct SoakCommand: Command {
             }
             return report.isSound ? .ok : .notFound
         } catch let failure as BenchFailure {
-            throw CommandFailure(.notFound, failure.message, hint: failure.hint)
+            throw CommandFailure(
+                .notFound, failure.message,
+                hint: failure.hint ?? "Its output above may say more; --help shows its options.")
         }
     }
 }

@@ -47,7 +47,9 @@ struct VerifyCommand: Command {
             }
             return report.isVoid ? .notFound : .ok
         } catch let failure as BenchFailure {
-            throw CommandFailure(.notFound, failure.message, hint: failure.hint)
+            throw CommandFailure(
+                .notFound, failure.message,
+                hint: failure.hint ?? "Its output above may say more; --help shows its options.")
         }
     }
 

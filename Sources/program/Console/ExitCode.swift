@@ -23,10 +23,10 @@ public enum ExitCode: Int32, CaseIterable, Sendable {
 public struct CommandFailure: Error {
     public let exitCode: ExitCode
     public let message: String
-    /// Advice what to do about the failure, if known.
-    public let hint: String?
+    /// Advice what to do about the failure. Every failure has some, because a message alone leaves the reader with it.
+    public let hint: String
 
-    public init(_ exitCode: ExitCode, _ message: String, hint: String? = nil) {
+    public init(_ exitCode: ExitCode, _ message: String, hint: String) {
         self.exitCode = exitCode
         self.message = message
         self.hint = hint

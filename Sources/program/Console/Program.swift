@@ -185,7 +185,7 @@ extension Terminal {
         switch error {
         case let failure as CommandFailure:
             complain("\(prefix): \(failure.message)")
-            if let hint = failure.hint { complain(hint) }
+            complain(failure.hint)
             return failure.exitCode
         case let failure as ConfigurationFailure:
             for problem in failure.problems { complain("\(prefix): \(problem)") }

@@ -67,9 +67,10 @@ struct BundleCommand: Command {
                     "\(path): \(changes == 1 ? "1 change" : "\(changes) changes"); 'tidewire open \(path)' shows what it contains"
                 )
             } catch let error as BundleError {
-                throw CommandFailure(.notFound, "\(error)")
+                throw CommandFailure(
+                    .notFound, "\(error)", hint: "Choose another window with --from and --to, or another FILE.")
             } catch let error as SystemError {
-                throw CommandFailure(.notFound, "the bundle cannot be made: \(error)")
+                throw CommandFailure(.notFound, "the bundle cannot be made: \(error)", hint: error.advice)
             }
             return .ok
         }

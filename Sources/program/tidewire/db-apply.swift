@@ -44,8 +44,7 @@ struct DatabaseApplyCommand: Command {
         if let broken = plan.first(where: { $0.failure != nil }) {
             throw CommandFailure(
                 .notFound, "\(broken.file) cannot be applied: \(broken.failure?.message ?? "")",
-                hint: broken.failure.flatMap { Self.hint($0) }.map { "Nothing was applied. \($0)" }
-                    ?? "Nothing was applied.")
+                hint: broken.failure.map { "Nothing was applied. \(Self.hint($0))" } ?? "Nothing was applied.")
         }
         if plan.allSatisfy(\.doesNothing) {
             terminal.complain("nothing is missing; nothing was applied")
@@ -66,7 +65,7 @@ struct DatabaseApplyCommand: Command {
         return .ok
     }
 
-    private static func hint(_ failure: PostgresError) -> String? {
+    private static func hint(_ failure: PostgresError) -> String {
         let needed =
             "that is a superuser (in Supabase's stack: supabase_admin), or the login that prepared the database"
         return DatabaseAccess.hint(failure, who: needed)

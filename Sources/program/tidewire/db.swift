@@ -52,8 +52,8 @@ enum DatabaseAccess {
     /// Returns advice about the error. If the login lacks a right, the advice names the login that has it.
     static func hint(
         _ error: PostgresError, who needed: String = "that owns the named object, or a superuser"
-    ) -> String? {
-        guard error.sqlState == SQLState.insufficientPrivilege else { return error.hint }
+    ) -> String {
+        guard error.sqlState == SQLState.insufficientPrivilege else { return error.advice }
         let needs = "the login of --database-url (TIDEWIRE_DATABASE_URL) may not do that: give a login \(needed)"
         return error.hint.map { "\($0); \(needs)" } ?? needs
     }

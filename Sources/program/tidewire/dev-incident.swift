@@ -39,13 +39,16 @@ final class DevHub {
         try awaitStream()
     }
 
+    static let advice = "Look at the lines of the hub above; a slow machine may need a second attempt."
+
     /// Waits until the hub streams, so that all later commits reach the log.
     func awaitStream() throws {
         for _ in 0..<1800 {
             if hub.status.isStreaming { return }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the hub did not begin to follow its database within three minutes")
+        throw CommandFailure(
+            .unreachable, "the hub did not begin to follow its database within three minutes", hint: DevHub.advice)
     }
 }
 
@@ -92,7 +95,8 @@ struct IncidentShow {
             }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the log did not get a record of the catalog within three minutes")
+        throw CommandFailure(
+            .unreachable, "the log did not get a record of the catalog within three minutes", hint: DevHub.advice)
     }
 
     /// Waits until the log shows the end of every client, so that the questions always have the same answers.
@@ -107,7 +111,8 @@ struct IncidentShow {
             if there <= 0 { return }
             usleep(100_000)
         }
-        throw CommandFailure(.unreachable, "the log did not get the end of every client within three minutes")
+        throw CommandFailure(
+            .unreachable, "the log did not get the end of every client within three minutes", hint: DevHub.advice)
     }
 
     // MARK: The incident

@@ -139,9 +139,9 @@ struct DevCommand: Command {
         } catch let error as EmbeddedError {
             throw CommandFailure(.notFound, error.message, hint: error.hint)
         } catch let error as PostgresError {
-            throw CommandFailure(.unreachable, "\(error)")
+            throw CommandFailure(.unreachable, "\(error)", hint: error.advice)
         } catch let error as SystemError {
-            throw CommandFailure(.notFound, "\(error)")
+            throw CommandFailure(.notFound, "\(error)", hint: error.advice)
         }
     }
 }

@@ -92,12 +92,16 @@ struct DoctorCommand: Command {
         do {
             let findings = try explainer.examine(roles, only)
             if findings.isEmpty, let only {
-                throw CommandFailure(.notFound, "\(only) is not in publication \(configuration.publication)")
+                throw CommandFailure(
+                    .notFound, "\(only) is not in publication \(configuration.publication)",
+                    hint: "ALTER PUBLICATION \(configuration.publication) ADD TABLE \(only);")
             }
             let views = try holder.map { try explainer.views(of: $0, only) } ?? []
             return findings.map { Requirement($0) } + views.map { Requirement($0) }
         } catch ExplainFailure.databaseAway {
-            throw CommandFailure(.unreachable, "cannot read the database's catalog")
+            throw CommandFailure(
+                .unreachable, "cannot read the database's catalog",
+                hint: "Does the server run, and are database_url and policy_database_url right?")
         }
     }
 

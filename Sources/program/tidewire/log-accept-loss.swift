@@ -83,7 +83,7 @@ struct LogAcceptLossCommand: Command {
             }
             try aside.sync()
         } catch let error as SystemError {
-            throw CommandFailure(.unreachable, "\(error)")
+            throw CommandFailure(.unreachable, "\(error)", hint: error.advice)
         }
         return path
     }

@@ -40,7 +40,7 @@ struct LogAuditCommand: Command {
         do throws(SystemError) {
             lines = try AuditTrail(file: path).lines()
         } catch {
-            throw CommandFailure(.unreachable, "cannot read \(path): \(error)")
+            throw CommandFailure(.unreachable, "cannot read \(path): \(error)", hint: error.advice)
         }
         var table = TableStream(
             [

@@ -45,7 +45,10 @@ struct LogImportCommand: Command {
                 return .ok
             } catch let refusal as ImportRefusal {
                 place.clear()
-                throw CommandFailure(.notFound, "\(name == "-" ? "standard input" : name), \(refusal)")
+                throw CommandFailure(
+                    .notFound, "\(name == "-" ? "standard input" : name), \(refusal)",
+                    hint:
+                        "Nothing was imported. Make the export again with 'tidewire log export', or correct that line.")
             } catch {
                 place.clear()
                 throw error
@@ -83,7 +86,7 @@ private struct LineSource {
             // SAFETY: Swift passes a C string that lives for the call.
             descriptor = try systemCall("open", name) { unsafe Glibc.open(name, O_RDONLY | O_CLOEXEC) }
         } catch {
-            throw CommandFailure(.unreachable, "cannot read the export: \(error)")
+            throw CommandFailure(.unreachable, "cannot read the export: \(error)", hint: error.advice)
         }
         let end = lseek(descriptor, 0, SEEK_END)
         // A source without seeking, such as a pipe, has no size.
@@ -123,14 +126,19 @@ private struct LineSource {
             pending.dropFirst(start)
             searched = pending.count
             guard searched <= Limits.maximumImportLineBytes else {
-                throw CommandFailure(.notFound, "\(name): a line is too long")
+                throw CommandFailure(
+                    .notFound, "\(name): a line is longer than \(Limits.maximumImportLineBytes >> 20) MiB",
+                    hint: "Is it an export of 'tidewire log export'? Its lines are shorter.")
             }
         }
         if pending.count > 0 { try take(pending.bytes, bytesRead) }
     }
 
     static func throwIfInterrupted() throws {
-        if Signals.wasInterrupted { throw CommandFailure(.notFound, "interrupted; nothing of the import is left") }
+        guard Signals.wasInterrupted else { return }
+        throw CommandFailure(
+            .notFound, "interrupted; nothing of the import is left",
+            hint: "Run the same command again to import everything.")
     }
 
     /// Waits for input. A pipe may have none for a long time, so the wait checks for interruptions.
@@ -152,7 +160,7 @@ private struct LineSource {
                 try systemCall("read", name) { unsafe Glibc.read(descriptor, room.baseAddress, room.count) }
             }
         } catch {
-            throw CommandFailure(.unreachable, "cannot read the export: \(error)")
+            throw CommandFailure(.unreachable, "cannot read the export: \(error)", hint: error.advice)
         }
     }
 }

@@ -27,7 +27,8 @@ struct OpenCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let path = arguments.operands[0]
         guard Directories.isThere(path), !Directories.isDirectory(path) else {
-            throw CommandFailure(.unreachable, "there is no bundle \(path)")
+            throw CommandFailure(
+                .unreachable, "there is no bundle \(path)", hint: "'tidewire bundle FILE' makes one from a log.")
         }
         return try LogAccess.explained {
             let bundle = try LogAccess.bundle(path)

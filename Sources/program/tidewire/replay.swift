@@ -343,7 +343,7 @@ private enum ReplayPlace {
         do {
             epoch = try target.epoch()
         } catch let failure as HubFailure {
-            throw CommandFailure(.unreachable, failure.description)
+            throw CommandFailure(.unreachable, failure.description, hint: LogAccess.adviceAboutHub)
         }
         guard !arguments.isAllowed(hub.place, configuration) else { return target }
         let own = Set(try log.segments().map { Hex.text($0.header.epoch) })

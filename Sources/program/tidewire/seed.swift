@@ -98,7 +98,9 @@ struct SeedCommand: Command {
             if let file { try file.write(line: line) } else { try terminal.print(line) }
         } noting: { table, done, all, offset in
             if file != nil, Signals.wasInterrupted {
-                throw CommandFailure(.notFound, "interrupted; nothing was written")
+                throw CommandFailure(
+                    .notFound, "interrupted; nothing was written",
+                    hint: "Run the same command again to write everything.")
             }
             progress.note("\(done) of \(all) tables are written; reading \(table): @\(offset)")
         }

@@ -60,10 +60,10 @@ struct ServeCommand: Command {
         do {
             return try body()
         } catch let error as EventLogError {
-            if case .damaged = error { throw CommandFailure(.damaged, "\(error)") }
-            throw CommandFailure(.notFound, "\(error)")
+            if case .damaged = error { throw CommandFailure(.damaged, "\(error)", hint: error.advice) }
+            throw CommandFailure(.notFound, "\(error)", hint: error.advice)
         } catch let error as HubError {
-            throw CommandFailure(.usage, "\(error)")
+            throw CommandFailure(.usage, "\(error)", hint: error.advice)
         }
     }
 }

@@ -93,11 +93,12 @@ struct SignalBackfillCommand: Command {
             try DatabaseAccess.asking { try source.read { try sender.take($0) } }
             return try sender.finish()
         } catch is HubInterruption {
-            throw CommandFailure(.notFound, "interrupted", hint: sender.whatIsLeft)
+            throw CommandFailure(
+                .notFound, "interrupted", hint: sender.whatIsLeft ?? "The hub got nothing. Run the command again.")
         } catch let failure as CommandFailure {
             let hints = [failure.hint, sender.whatIsLeft].compactMap(\.self)
             throw CommandFailure(
-                failure.exitCode, failure.message, hint: hints.isEmpty ? nil : hints.joined(separator: "\n"))
+                failure.exitCode, failure.message, hint: hints.joined(separator: "\n"))
         }
     }
 }
@@ -139,7 +140,8 @@ private struct BackfillSource {
             oid: oid, schema: table.schema, name: table.name, identity: .full, columns: columns)
         guard !relation.keyColumns.isEmpty else {
             throw CommandFailure(
-                .notFound, "\(name) has no published primary key, so the log cannot distinguish its rows")
+                .notFound, "\(name) has no published primary key, so the log cannot distinguish its rows",
+                hint: "Add a primary key, or publish its columns, and try again.")
         }
         // The position follows the first look at the tables, which determines the visible rows.
         let place = try connection.execute(
@@ -150,7 +152,11 @@ private struct BackfillSource {
         ).first
         guard let place, place.count == 3, let lsn = place[0].flatMap({ LSN($0) }), let system = place[1],
             let database = place[2]
-        else { throw CommandFailure(.unreachable, "the database did not report its WAL position") }
+        else {
+            throw CommandFailure(
+                .unreachable, "the database did not report its WAL position",
+                hint: "Does --on name a PostgreSQL server directly, and not a pooler or a standby?")
+        }
         (self.lsn, self.system, self.database) = (lsn, system, database)
         let names = columns.map { SQLName.quoted($0.name) }.joined(separator: ", ")
         sql = """

@@ -139,7 +139,9 @@ struct WhatIfCommand: Command {
                 .notFound, "the database does not accept \(file): \(error.message)\(state)",
                 hint: error.hint ?? "Nothing of it was applied. Does the login of --on have the rights that it needs?")
         } catch WhatIf.Failure.badBinding(let table, let reason) {
-            throw CommandFailure(.notFound, "--binding for \(table): the hub would refuse it: \(reason)")
+            throw CommandFailure(
+                .notFound, "--binding for \(table): the hub would refuse it: \(reason)",
+                hint: "Write the filter as clients do: COLUMN=eq.VALUE, with a column of \(table).")
         } catch WhatIf.Failure.unpublished(let table) {
             throw CommandFailure(
                 .notFound, "--binding: there is no table \(table) in the publication of the database of --on",
@@ -150,7 +152,7 @@ struct WhatIfCommand: Command {
                 hint: "Give a smaller window (--from, --to) or fewer clients (--limit).")
         } catch let error as PostgresError {
             throw CommandFailure(
-                error.isConnectionLost ? .unreachable : .notFound, "the database of --on: \(error)", hint: error.hint)
+                error.isConnectionLost ? .unreachable : .notFound, "the database of --on: \(error)", hint: error.advice)
         }
     }
 }

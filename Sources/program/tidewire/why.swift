@@ -143,7 +143,11 @@ struct WhyCommand: Command {
         let change = try log.change(at: offset)
         guard change.relation?.table == table else {
             let found = change.relation?.table.description ?? "a message"
-            throw CommandFailure(.notFound, "the change at @\(offset) belongs to \(found), not to \(table)")
+            throw CommandFailure(
+                .notFound, "the change at @\(offset) belongs to \(found), not to \(table)",
+                hint:
+                    "Give --table \(found), or the offset of a change of \(table): 'tidewire tail --table \(table)' lists them."
+            )
         }
         return change
     }
@@ -168,7 +172,9 @@ struct WhyCommand: Command {
                 "--key \(value): \(column) of \(table) must be \(expected); write COLUMN=VALUE")
         }
         if let newest { return newest }
-        throw CommandFailure(.notFound, "the log has no change of this row; \(try log.extent())")
+        throw CommandFailure(
+            .notFound, "the log has no change of this row; \(try log.extent())",
+            hint: "Is the key right? 'tidewire tail --table \(table)' lists the table's changes.")
     }
 
     // MARK: Errors

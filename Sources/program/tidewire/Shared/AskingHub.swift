@@ -84,7 +84,9 @@ struct AskedHub {
         while taken < size {
             let part = try get("log/part?name=\(PercentText.encoded(name))&from=\(taken)")
             guard !part.body.isEmpty else {
-                throw CommandFailure(.unreachable, "\(address) sent only a part of its answer")
+                throw CommandFailure(
+                    .unreachable, "\(address) sent only a part of its answer",
+                    hint: "Ask again; the hub may have restarted.")
             }
             try take(part.body)
             taken += part.body.count
@@ -126,7 +128,7 @@ struct AskedHub {
         do {
             answer = try ask()
         } catch let failure as HubFailure {
-            throw CommandFailure(.unreachable, failure.description)
+            throw CommandFailure(.unreachable, failure.description, hint: LogAccess.adviceAboutHub)
         }
         if answer.status == 200 { return answer }
         throw refusal(answer)
@@ -136,7 +138,12 @@ struct AskedHub {
         let members = HubJSON(answer.body)?.members
         let said = members?["message"] ?? members?["error"]
         switch answer.status {
-        case 400: return CommandFailure(.usage, said ?? "\(address) does not understand the question")
+        case 400:
+            return CommandFailure(
+                .usage, said ?? "\(address) does not understand the question",
+                hint:
+                    "Is the hub older than this tidewire? 'tidewire --version' and the hub's front page tell the versions."
+            )
         case 401, 403:
             return CommandFailure(
                 .unreachable, "\(address) does not accept the token",
@@ -147,7 +154,9 @@ struct AskedHub {
             return CommandFailure(
                 .notFound, "\(address) has no project \(project), or does not answer questions about its log",
                 hint: "--project names another one.")
-        default: return CommandFailure(.unreachable, "\(address) answers: \(said ?? "HTTP \(answer.status)")")
+        default:
+            return CommandFailure(
+                .unreachable, "\(address) answers: \(said ?? "HTTP \(answer.status)")", hint: LogAccess.adviceAboutHub)
         }
     }
 }
@@ -257,7 +266,9 @@ extension Arguments {
             guard size > 0 else { throw Self.refusal(answer) }
             return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))
         } catch let error as SystemError {
-            throw CommandFailure(.notFound, "cannot store the hub's answer: \(error)")
+            throw CommandFailure(
+                .notFound, "cannot store the hub's answer: \(error)",
+                hint: "\(error.advice) TMPDIR names another directory.")
         }
     }
 
@@ -265,7 +276,9 @@ extension Arguments {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         let code = answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) }
         let words = remarks.split(separator: "\n").first.map { $0.replacing("tidewire: ", with: "") }
-        return CommandFailure(code ?? .notFound, "the hub has no such window: \(words ?? "it gave no reason")")
+        return CommandFailure(
+            code ?? .notFound, "the hub has no such window: \(words ?? "it gave no reason")",
+            hint: "'tidewire log info --server' shows what its log holds.")
     }
 
     /// Records a planned replay in the audit file of the log, which may be at a hub.

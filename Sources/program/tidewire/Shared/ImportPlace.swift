@@ -33,11 +33,12 @@ final class ImportPlace {
             case .taken(let lock): locks.append(lock)
             case .heldElsewhere(let process):
                 throw CommandFailure(
-                    .notFound, "\(process.map { "process \($0)" } ?? "another process") is importing into \(path)")
+                    .notFound, "\(process.map { "process \($0)" } ?? "another process") is importing into \(path)",
+                    hint: "Wait for it, or choose another directory with --data-dir or --log.")
             }
             for name in try directory.names() where name != Self.mark { try directory.remove(name) }
         } catch let error as SystemError {
-            throw CommandFailure(.unreachable, "\(error)")
+            throw CommandFailure(.unreachable, "\(error)", hint: error.advice)
         }
     }
 

@@ -43,7 +43,7 @@ extension Arguments {
         do throws(ProjectStoreError) {
             return try ProjectPlace.directory(of: name, configuration)
         } catch {
-            throw CommandFailure(.notFound, "\(error)")
+            throw CommandFailure(.notFound, "\(error)", hint: "Is the name right, and is --data-dir the hub's?")
         }
     }
 
@@ -91,9 +91,12 @@ enum LogAccess {
         do {
             return try LogBundle(path)
         } catch let error as BundleError {
-            throw CommandFailure(.unreachable, "\(error)")
+            throw CommandFailure(
+                .unreachable, "\(error)", hint: "Was the file copied completely? 'tidewire open FILE' checks a bundle.")
         } catch {
-            throw CommandFailure(.unreachable, "cannot read the bundle: \(error)")
+            throw CommandFailure(
+                .unreachable, "cannot read the bundle: \(error)",
+                hint: "May you read the file, and was it copied completely?")
         }
     }
 
@@ -103,9 +106,12 @@ enum LogAccess {
             return try DiskDirectory(path)
         } catch {
             if error.code == ENOENT { throw missing(path) }
-            throw CommandFailure(.unreachable, "cannot read the event log: \(error)")
+            throw CommandFailure(.unreachable, "cannot read the event log: \(error)", hint: error.advice)
         }
     }
+
+    static let adviceAboutHub =
+        "Does the hub run, and are the address and its port right? Its log and 'GET /ready' say more."
 
     static func missing(_ path: String) -> CommandFailure {
         CommandFailure(
@@ -150,8 +156,9 @@ enum LogAccess {
     static func failure(_ error: EventLogError) -> CommandFailure {
         switch error {
         case .missing(let path): missing(path)
-        case .damaged: CommandFailure(.damaged, "\(error)")
-        case .failure, .lockedElsewhere, .foreignSource: CommandFailure(.unreachable, "\(error)")
+        case .damaged: CommandFailure(.damaged, "\(error)", hint: error.advice)
+        case .failure, .lockedElsewhere, .foreignSource:
+            CommandFailure(.unreachable, "\(error)", hint: error.advice)
         case .outsideRetention(let oldest):
             CommandFailure(
                 .outsideRetention, "retention has deleted these entries; the oldest kept is @\(oldest)",
@@ -161,7 +168,12 @@ enum LogAccess {
 
     private static func failure(_ error: HistoryError) -> CommandFailure {
         switch error {
-        case .noTransaction(let xid): CommandFailure(.notFound, "the log has no transaction \(xid)")
+        case .noTransaction(let xid):
+            CommandFailure(
+                .notFound, "the log has no transaction \(xid)",
+                hint:
+                    "It may be too old, not committed yet, or without changes of published tables: 'tidewire tail' shows xids."
+            )
         case .outsideRetention(_, let oldest, let time):
             CommandFailure(
                 .outsideRetention,

@@ -83,7 +83,9 @@ extension Arguments {
             throw CommandFailure(
                 .unreachable, "\(path), \(error)", hint: "Correct the file of mask_rules and restart the hub.")
         } catch {
-            throw CommandFailure(.unreachable, "cannot read the mask rules of the log's hub: \(error)")
+            throw CommandFailure(
+                .unreachable, "cannot read the mask rules of the log's hub: \(error)",
+                hint: "Run the command as the user that the hub runs as.")
         }
     }
 

@@ -13,7 +13,9 @@ extension HistoryLog {
         let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
         var reader = try HistoryReader(self, query)
         while let item = try reader.next() { if case .change(let change) = item { return change } }
-        throw CommandFailure(.notFound, "the log has no change at @\(offset); \(try extent())")
+        throw CommandFailure(
+            .notFound, "the log has no change at @\(offset); \(try extent())",
+            hint: "Offsets count entries of all kinds: 'tidewire tail' shows those of changes.")
     }
 
     /// Returns the range of offsets that the log holds, in words.
@@ -48,7 +50,8 @@ extension Explainer.Settings {
     ) throws {
         if let forgotten = change.forgotten {
             throw CommandFailure(
-                .notFound, "the values of the change at @\(change.offset) were removed from the log \(forgotten.words)")
+                .notFound, "the values of the change at @\(change.offset) were removed from the log \(forgotten.words)",
+                hint: "'tidewire log audit' shows who removed them, and why.")
         }
         let record = isOfNow ? nil : try PastCatalogs.record(of: log, at: change.offset)
         try self.init(record, of: log, isOfNow: isOfNow, configuration, command)

@@ -74,6 +74,6 @@ final class NewFile {
     }
 
     private static func failure(_ error: SystemError) -> CommandFailure {
-        CommandFailure(.notFound, "cannot write the file: \(error)")
+        CommandFailure(.notFound, "cannot write the file: \(error)", hint: error.advice)
     }
 }
