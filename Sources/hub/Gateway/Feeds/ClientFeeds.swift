@@ -188,7 +188,7 @@ final class ClientFeeds: ClientPart {
     func send(_ row: RawSpan, in envelope: ChangeEnvelope, to channel: Channel) {
         switch channel.recipient {
         case .client:
-            home.output.send(channel.session) { _, writer in
+            home.output.sendMessage(to: channel.session) { _, writer in
                 writer.append(envelope.prefix)
                 writer.append(row)
                 envelope.appendEnd(to: &writer)

@@ -68,7 +68,9 @@ final class JoinRefusals: ClientPart {
             guard let session = home.session(connection) else { return }
             assert(session.use.surplusJoins > 0, "a refusal is sent once for each surplus join")
             session.use.surplusJoins -= 1
-            home.output.send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+            home.output.sendMessage(to: session) { encoder, writer in
+                encoder.appendErrorReply(reason, address, to: &writer)
+            }
         }
     }
 }

@@ -17,27 +17,28 @@ extension ClientLoop {
         if let feed = session.feed { return feeds.perform(action, feed, session) }
         switch action {
         case .heartbeat(let ref):
-            output.send(session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
+            output.sendMessage(to: session) { encoder, writer in encoder.appendHeartbeatReply(ref: ref, to: &writer) }
         case .replyOK(let address):
             session.metrics?.channelEvents[.left].add()
-            output.send(session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
+            output.sendMessage(to: session) { encoder, writer in encoder.appendReply(.ok, address, to: &writer) }
         case .replyUnmatched(let address):
-            output.send(session) { encoder, writer in
+            output.sendMessage(to: session) { encoder, writer in
                 encoder.appendErrorReply("unmatched topic", address, to: &writer)
             }
         case .refuseJoin(let address, let reason):
-            output.send(session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer) }
+            output.sendMessage(to: session) { encoder, writer in encoder.appendErrorReply(reason, address, to: &writer)
+            }
         case .refuseSurplusJoin(let address):
             refusals.refuseLater(address, "ChannelRateLimitReached: Too many channels", session)
         case .stop(let id, let reason): session.project?.stop(id, session, reason)
         case .close(let address):
             session.metrics?.channelEvents[.closed].add()
-            output.send(session) { encoder, writer in encoder.appendClose(address, to: &writer) }
+            output.sendMessage(to: session) { encoder, writer in encoder.appendClose(address, to: &writer) }
         case .fail(let address):
-            output.send(session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
+            output.sendMessage(to: session) { encoder, writer in encoder.appendChannelError(address, to: &writer) }
         case .systemError(let address, let ending):
             let notice = ChannelNotice(.error, ending.text, TextCode(rawValue: ending.code), from: .system)
-            output.send(session) { encoder, writer in
+            output.sendMessage(to: session) { encoder, writer in
                 encoder.appendSystem(notice, topic: address.topic, address.joinRef, to: &writer)
             }
         case .resume(let frame):

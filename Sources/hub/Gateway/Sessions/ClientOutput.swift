@@ -34,9 +34,8 @@ final class ClientOutput: ClientPart {
         frame.shrink(to: Limits.keptWriterBytes)
     }
 
-    /// Writes one text message and queues it.
-    func send(_ session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
-        // No frame may follow a close frame.
+    /// Queues one text message of the client protocol. Sends nothing after a close frame.
+    func sendMessage(to session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
         guard case .client = session.stage else { return }
         send(to: session) { writer in
             write(MessageEncoder(session.terms.version), &writer)

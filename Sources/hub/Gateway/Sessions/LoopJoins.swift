@@ -252,7 +252,7 @@ final class LoopJoins: LoopPart {
         session.use.hasJoined = true
         let (bindings, standing) = (channel.joining.reply, home.catchUps.standing(of: channel))
         channel.joining.reply = []
-        clients.output.send(session) { encoder, writer in
+        clients.output.sendMessage(to: session) { encoder, writer in
             encoder.appendJoinReply(bindings, standing, accepted.address, to: &writer)
         }
         if let replaced = accepted.replaced { clients.perform(.close(replaced), for: session) }

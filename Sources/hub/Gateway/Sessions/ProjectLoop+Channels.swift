@@ -106,7 +106,7 @@ extension ProjectLoop {
             returns.isToldOfLoss(channel)
             ledger.noteLoss(channel, notice.text)
         }
-        clients.output.send(channel.session) { encoder, writer in
+        clients.output.sendMessage(to: channel.session) { encoder, writer in
             encoder.appendSystem(notice, topic: channel.topic, channel.joinRef, to: &writer)
         }
     }
@@ -122,7 +122,7 @@ extension ProjectLoop {
         switch message.event {
         case .heartbeat:
             let reply = channel.address(ref: message.ref)
-            clients.output.send(session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+            clients.output.sendMessage(to: session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
         case .broadcast: talk.broadcast(channel, message, whole, isBinary: isBinary)
         case .presence: presence.take(channel, message, whole, isBinary: isBinary, channel.address(ref: message.ref))
         case .join, .leave, .accessToken, .other:

@@ -193,7 +193,7 @@ final class ProjectLoop {
     func disconnectAll() {
         for place in channels.indices {
             guard let channel = channels[place], channel.isOpen else { continue }
-            clients.output.send(channel.session) { encoder, writer in
+            clients.output.sendMessage(to: channel.session) { encoder, writer in
                 encoder.appendDisconnectRequest(topic: channel.topic, channel.joinRef, to: &writer)
             }
         }

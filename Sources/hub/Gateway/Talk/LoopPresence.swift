@@ -182,14 +182,14 @@ final class LoopPresence: LoopPart {
 
     private func answer(_ channel: Channel, _ reply: ChannelAddress, failing: Bool = false) {
         guard !reply.ref.isEmpty else { return }
-        clients.output.send(channel.session) { encoder, writer in
+        clients.output.sendMessage(to: channel.session) { encoder, writer in
             encoder.appendReply(failing ? .error : .ok, reply, to: &writer)
         }
     }
 
     private func answer(_ channel: Channel, _ reply: ChannelAddress, refusing reason: String) {
         guard !reply.ref.isEmpty else { return }
-        clients.output.send(channel.session) { encoder, writer in
+        clients.output.sendMessage(to: channel.session) { encoder, writer in
             encoder.appendErrorReply(reason, reply, to: &writer)
         }
     }
@@ -201,7 +201,7 @@ final class LoopPresence: LoopPart {
         var state = ByteWriter(capacity: 256)
         replica.book.appendState(of: home.talk.topics.name(of: topic), to: &state)
         let (name, joinRef) = (channel.topic, channel.joinRef)
-        clients.output.send(channel.session) { encoder, writer in
+        clients.output.sendMessage(to: channel.session) { encoder, writer in
             encoder.appendPresenceState(
                 state.bytes, topic: name.rawBytes, joinRef: joinRef.rawBytes,
                 to: &writer)

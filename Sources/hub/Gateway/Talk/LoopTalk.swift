@@ -48,7 +48,9 @@ final class LoopTalk: LoopPart {
         }
         guard channel.conversation.options.contains(.acknowledges), !message.ref.isEmpty else { return }
         let reply = channel.address(ref: message.ref)
-        clients.output.send(channel.session) { encoder, writer in encoder.appendReply(.ok, reply, to: &writer) }
+        clients.output.sendMessage(to: channel.session) { encoder, writer in
+            encoder.appendReply(.ok, reply, to: &writer)
+        }
     }
 
     private func say(_ broadcast: borrowing Broadcast, on channel: Channel) {
@@ -65,7 +67,7 @@ final class LoopTalk: LoopPart {
         let options = channel.conversation.options
         if options.contains(.acknowledges), !ref.isEmpty {
             let reply = channel.address(ref: ref)
-            return clients.output.send(channel.session) { encoder, writer in
+            return clients.output.sendMessage(to: channel.session) { encoder, writer in
                 encoder.appendErrorReply("payload_size_exceeded", reply, to: &writer)
             }
         }
