@@ -8,7 +8,7 @@ import Protocol
 import Settings
 import WebSocket
 
-/// Feeds: changes as the answer to an HTTP request, in pages or in streams that continue.
+/// Feeds (`GET /api/changes`): changes as the answer to an HTTP request, in pages or in streams that continue.
 final class ClientFeeds: ClientPart {
     unowned let home: ClientLoop
 
@@ -70,8 +70,8 @@ final class ClientFeeds: ClientPart {
     private func claims(
         of request: HTTPRequest, _ project: ProjectLoop, _ session: Session
     ) throws(FeedRefusal) -> Claims {
-        // EventSource in browsers sends no headers of its own. A user's token takes precedence over an application's
-        // key.
+        // A browser's EventSource cannot set headers, so the query may contain the token. A user's token takes
+        // precedence over an application's key.
         let ofUser = request.header("authorization") == nil ? request.query("access_token") : nil
         guard let token = ofUser ?? request.bearerToken ?? request.header("x-api-key") ?? request.query("apikey") else {
             project.project.refused(.missing, at: loop.now)
@@ -118,7 +118,7 @@ final class ClientFeeds: ClientPart {
             cut(feed, session, FeedEnding.Reason(code: ending.code, ending.text))
         case .refuseJoin(_, let reason): refuse(session, .unavailable(reason))
         case .fail: cut(feed, session, FeedEnding.Reason(code: "Failed", "the feed failed: ask again"))
-        // The answer's end tells the client.
+        // The end of the answer tells the client that the channel closed.
         case .close: break
         case .heartbeat, .replyOK, .replyUnmatched, .refuseSurplusJoin, .resume, .tooManyWaiting,
             .startJoin, .startRefresh, .push:
@@ -126,7 +126,8 @@ final class ClientFeeds: ClientPart {
         }
     }
 
-    /// Begins the answer. False if the request is refused, because its bindings or its position cannot be served.
+    /// Begins the answer. Returns false if the hub refuses the request, because it cannot serve the bindings or the
+    /// position.
     func begin(_ feed: Feed, _ channel: Channel) -> Bool {
         let session = channel.session
         guard let project = session.project else { return false }
@@ -264,8 +265,7 @@ final class ClientFeeds: ClientPart {
         goOn(next, keepAlive: keepAlive)
     }
 
-    /// Closes a feed without an ending, because its queued bytes were dropped. The client sees an incomplete answer,
-    /// and continues from its last position.
+    /// Closes a feed without an ending. The client sees an incomplete answer, and continues from its last position.
     func abandon(_ session: Session) {
         session.metrics?.feedEvents[.cut].add()
         let next = release(session)
@@ -297,7 +297,7 @@ final class ClientFeeds: ClientPart {
         loop.redeliverInput(session.connection)
     }
 
-    /// Returns a new session for the connection, as it was when the request came. The old session is released.
+    /// Returns a new session for the connection, in the state before the feed began. The old session is released.
     private func release(_ session: Session) -> Session {
         forget(session)
         let next = Session(session.connection, from: session.peer)
@@ -308,7 +308,7 @@ final class ClientFeeds: ClientPart {
         return next
     }
 
-    /// Releases the request's channel, and the session's place among the project's users.
+    /// Releases the request's channel. The session no longer counts among the project's users.
     func forget(_ session: Session) {
         if let timer = session.timer { loop.cancel(timer) }
         session.timer = nil

@@ -9,7 +9,7 @@ import Net
 import Synchronization
 import System
 
-/// Current channels of a project. Each loop counts its own channels between two turns.
+/// List of a project's current channels, for operators. Each loop counts its own channels between two turns.
 public struct ChannelCensus: Sendable {
     struct Entry: Sendable {
         var topic: [UInt8]
@@ -20,24 +20,27 @@ public struct ChannelCensus: Sendable {
         var isPrivate: Bool
         /// Bindings as clients write them, in JSON, with the values of filters masked.
         var bindings: [UInt8]
-        /// Offset up to which everything was sent; nil if the join is not answered yet.
+        /// Offset up to which the hub has sent everything to the client; nil until it has answered the join.
         var sent: UInt64?
         var queuedBytes: Int
         /// True if the client reads more slowly than the hub sends.
         var isSlow: Bool
     }
 
-    /// Channels that are furthest behind. `count` is the number of all channels.
+    /// Listed channels: those that are furthest behind.
     private var entries: [Entry] = []
+    /// Number of all channels, including those that are not listed.
     private var count = 0
+    /// Number of loops that did not answer in time.
     private var loopsMissing = 0
+    /// Offset of the log's end after the loops had answered.
     private var end: UInt64 = 0
-    /// Age in seconds of the first change that a channel was not sent, by the channel's sent offset.
+    /// Age in seconds of the first transaction that the hub has not sent to a channel, by the channel's sent offset.
     private var ages: [UInt64: Double] = [:]
 
     // MARK: Counting
 
-    /// Asks all loops, and returns the answers that arrive within the given time.
+    /// Asks all loops for their channels, and returns the answers that arrive within the given time.
     public static func take(of project: Project, waiting patience: Duration) -> ChannelCensus {
         let slip = CensusSlip(loops: project.mailboxes.count)
         for mailbox in project.mailboxes { mailbox.post(.census(slip)) }
@@ -65,7 +68,7 @@ public struct ChannelCensus: Sendable {
                 .prefix(Limits.maximumCensusEntries))
     }
 
-    /// Finds the ages of the lowest few offsets. Each age needs a look-up in the log.
+    /// Determines the ages for the few lowest sent offsets. Each age needs a look-up in the log.
     private mutating func findAges(in project: Project) {
         let behind = Set(entries.compactMap(\.sent)).filter { $0 < end }.sorted().prefix(Limits.maximumCensusAges)
         let now = Clock.unixMicroseconds()
@@ -122,7 +125,7 @@ public struct ChannelCensus: Sendable {
     }
 }
 
-/// Collector of the loops' counts.
+/// Answers of all loops to one census, for the thread that waits for them.
 public final class CensusSlip: Sendable {
     typealias Part = (count: Int, entries: [ChannelCensus.Entry])
 

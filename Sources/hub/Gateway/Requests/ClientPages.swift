@@ -39,8 +39,9 @@ final class ClientPages: ClientPart {
         }
     }
 
-    /// Answers for all projects. One project that is down does not make the hub unready, because that would send the
-    /// others' clients away. Names of projects that are down go only to clients that may read the metrics.
+    /// Returns the readiness of a hub with all of its projects. One ready project is enough: if a project that is down
+    /// made the hub unready, a load balancer would send the clients of all others away. Only clients that may read the
+    /// metrics receive the names of projects that are down.
     private func readiness(_ request: HTTPRequest) -> HTTPResponse {
         let running = shared.directory.all.map { (name: $0.name, condition: $0.condition()) }
         let conditions = running + shared.directory.absent.map { ($0.name, ProjectHealthReport(absent: $0.absence)) }
@@ -76,7 +77,7 @@ final class ClientPages: ClientPart {
         guard mayReadMetrics(request) else { return HTTPResponse(HTTPStatus.forbidden) }
         shared.process.look(at: loop.now)
         let projects = shared.directory.all
-        // Projects that do not run show zeros, so that alerts on them still work.
+        // Projects that do not run have zeros in the metrics, so that alerts on them still work.
         let absent = shared.directory.absent.map { absent in
             ProjectMetrics(of: absent.name == shared.settings.mainProject ? nil : absent.name)
         }

@@ -15,7 +15,7 @@ final class ClientPosts: ClientPart {
 
     init(of home: ClientLoop) { self.home = home }
 
-    /// Returns a refusal that does not depend on the body; nil if the body is to be read.
+    /// Returns a refusal that does not depend on the body; nil if the hub must read the body.
     func refusal(_ incoming: IncomingRequest, _ session: Session) -> HTTPResponse? {
         guard AcceptHeader(incoming.request.header("accept")).allowsJSON else { return .notAcceptable }
         let project: ProjectLoop
@@ -54,7 +54,7 @@ final class ClientPosts: ClientPart {
             metrics.refusals[.notFound].add()
             return home.requests.answer(session, .json(.notFound, Array(#""Not Found""#.utf8)))
         }
-        // A request without a body was not checked before.
+        // The hub has not checked a request without a body yet.
         if incoming.body.isEmpty, let refusal = refusal(incoming, session) {
             return home.requests.answer(session, refusal)
         }
@@ -111,7 +111,7 @@ final class ClientPosts: ClientPart {
 
     private func postAll(_ post: Post, _ incoming: IncomingRequest, _ session: Session) {
         let limits = post.project.limits
-        // The reference treats a body of another media type as an empty object.
+        // Supabase Realtime treats a body of another media type as an empty object.
         let body = MediaType.isJSON(incoming.request.header("content-type")) ? incoming.body : Array("{}".utf8)
         do throws(BatchError) {
             let batch = try BroadcastBatch(
@@ -137,8 +137,8 @@ final class ClientPosts: ClientPart {
         send(post, session)
     }
 
-    /// Sends the messages. Public messages need no permission. For private ones the hub asks for the rights first, once
-    /// per topic.
+    /// Sends the messages. Public messages need no permission. For private messages the hub first asks PostgreSQL for
+    /// the sender's rights, once for each topic.
     private func send(_ post: Post, _ session: Session) {
         assert(
             post.messages.allSatisfy { $0.payload.upperBound <= post.payloads.count }, "a payload lies in its own post")
@@ -152,7 +152,8 @@ final class ClientPosts: ClientPart {
 }
 
 extension HTTPRequest {
-    /// `Authorization: Bearer` in any case, or else the header `apikey`, which some clients send alone.
+    /// Token from `Authorization: Bearer` in any letter case, or else from the header `apikey`, which some clients send
+    /// alone.
     var bearerToken: String? {
         if let header = header("authorization") {
             let parts = header.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)

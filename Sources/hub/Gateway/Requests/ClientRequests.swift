@@ -124,7 +124,7 @@ final class ClientRequests: ClientPart {
         }
     }
 
-    /// Answers the request at hand. The connection stays open if the client wants that.
+    /// Answers the session's current request. The connection stays open if the client asked for that.
     func answer(_ session: Session, _ response: HTTPResponse) {
         let request = session.request.incoming?.request
         answer(session, response, keepAlive: request?.keepAlive ?? false, toHead: request?.isHead ?? false)
@@ -148,7 +148,8 @@ final class ClientRequests: ClientPart {
         loop.close(session.connection, afterFlushing: Limits.farewellLimit)
     }
 
-    /// Marks the answer as coming later. Until then the client's bytes are not read.
+    /// Marks the session as waiting for its answer. Until the hub has sent the answer, it reads no more bytes of the
+    /// client.
     func awaitAnswer(_ session: Session) { session.stage = .answering }
 
     func answerLater(_ connection: ConnectionID, _ response: HTTPResponse) {

@@ -3,7 +3,7 @@ import Protocol
 import Settings
 import WebSocket
 
-/// Request from its parsed head until its answer.
+/// HTTP request that the hub serves, from its parsed head until its answer.
 final class IncomingRequest {
     let request: HTTPRequest
     let route: Route
@@ -55,7 +55,7 @@ extension HTTPResponse {
         self = .json(HTTPStatus(rawValue: answer.status), Array("\(answer.body)".utf8))
     }
 
-    /// Returns the answer to a browser's question whether pages of another host may send a request.
+    /// Returns the answer to a browser's CORS preflight, which asks if pages of another host may send a request.
     static func preflight(_ route: Route) -> HTTPResponse {
         let (methods, more) = route == .changes ? ("GET, HEAD, OPTIONS", ", last-event-id") : ("POST, OPTIONS", "")
         return HTTPResponse(

@@ -11,9 +11,9 @@ final class JoinRefusals: ClientPart {
 
     init(of home: ClientLoop) { self.home = home }
 
-    /// Refuses a join. The first refusals of a socket are sent at once, because a person may wait who mistyped
-    /// something. Others are sent after a pause, because clients retry at once and without end. The time that the join
-    /// already waited counts toward the pause.
+    /// Refuses a join. The hub answers the first refused joins of a socket without a pause, because a person who
+    /// mistyped something may be waiting. It answers later ones after a pause, because clients retry immediately and
+    /// without end. The pause includes the nanoseconds that the join has already waited (`waited`).
     func refuse(_ id: ChannelID, _ reason: String, _ session: Session, waited: UInt64 = 0) {
         session.metrics?.channelEvents[.refused].add()
         session.project?.project.reference.addError(reason)

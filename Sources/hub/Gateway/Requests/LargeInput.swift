@@ -6,24 +6,24 @@ import Net
 /// loop reads no large message for a multiple of the time that they took. Other large messages wait in the order of
 /// arrival, while small messages and deliveries go on.
 struct LargeInput {
-    /// Nanoseconds spent on large messages in this turn …
+    /// Nanoseconds that this turn has spent on large messages.
     private var spent: UInt64 = 0
-    /// … and the part of them spent on joins.
+    /// Nanoseconds that this turn has spent on large joins.
     private var joined: UInt64 = 0
-    /// Time until which no large message is read.
+    /// Monotonic time in nanoseconds until which the loop reads no large message.
     private var restsUntil: UInt64 = 0
     private var isResting = false
-    /// True if a timer will end the rest.
+    /// True if a timer is set for the end of the rest.
     private var isTimed = false
     private var waiting: [ConnectionID] = []
     /// Index of the next waiting connection.
     private var next = 0
-    /// Connection whose turn it is, regardless of other senders.
+    /// Connection whose next large message is read, even if this turn's time is spent.
     private var admitted: ConnectionID?
 
-    /// True if no more large messages may be read in this turn.
+    /// True if the loop may read no more large messages in this turn.
     var isSpent: Bool { isResting || spent >= Self.share }
-    /// True if the next waiting connection can be read at once, in the next turn.
+    /// True if a connection waits and the loop may read large messages now.
     var someAreDue: Bool { next < waiting.count && !isSpent }
 
     private static let share = Limits.turnLargeInput.wholeNanoseconds
@@ -48,7 +48,7 @@ struct LargeInput {
     /// Adds the time spent on a large join.
     mutating func note(join nanoseconds: UInt64) { joined += nanoseconds }
 
-    /// Begins a turn. Returns the time after which a waiting connection may be read, if a timer for that is needed.
+    /// Begins a turn. Returns the nanoseconds until waiting connections may be read, if a timer must be set for that.
     mutating func beginTurn(_ now: UInt64) -> UInt64? {
         if joined >= Self.share {
             restsUntil =
@@ -63,12 +63,12 @@ struct LargeInput {
 
     mutating func restIsOver() { isTimed = false }
 
-    /// Returns the next waiting connection, which may have closed meanwhile.
+    /// Removes and returns the next waiting connection, which may be closed already.
     mutating func takeNext() -> ConnectionID? {
         guard someAreDue else { return nil }
         let connection = waiting[next]
         next += 1
-        // The array is compacted when all are read, or when moving the rest is cheap per connection.
+        // The array is compacted when all connections were read, or when moving the rest costs little per connection.
         if next == waiting.count || next >= 1024 {
             waiting.removeFirst(next)
             next = 0

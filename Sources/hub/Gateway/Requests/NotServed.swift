@@ -5,12 +5,12 @@ import WebSocket
 
 /// Reason why no project serves a request.
 enum NotServed: Error {
-    /// The project does not run at the moment; the text says why.
+    /// The project does not run at the moment. The text gives the reason.
     case unavailable(String)
     /// The request is not for any known project.
     case unknown
 
-    /// Response for paths that have the reference's form.
+    /// Response in the form of Supabase Realtime, for the paths that both have.
     var response: HTTPResponse {
         switch self {
         case .unavailable(let sentence): .message(.serviceUnavailable, sentence)

@@ -11,7 +11,7 @@ final class Post {
         let topic: [UInt8]
         let event: [UInt8]
         let id: [UInt8]
-        /// Range of the payload in the post's payloads.
+        /// Range of the payload in `Post.payloads`.
         let payload: Range<Int>
         let isPrivate: Bool
     }
@@ -22,9 +22,9 @@ final class Post {
     let connection: ConnectionID
     var messages: [Message] = []
     var payloads: [UInt8] = []
-    /// True if a missing right is answered with an error. In a batch, messages without a right are left out.
+    /// True if the hub answers a missing right with an error. Otherwise it leaves out the messages without a right.
     var mustBeAllowed = false
-    /// Private topics to which the sender may write, as known so far.
+    /// Private topics to which the sender may write, according to the answers so far.
     private(set) var allowed: Set<[UInt8]> = []
     private(set) var failure: ChannelAuthorizationError?
     private var unanswered = 0
@@ -43,7 +43,7 @@ final class Post {
         unanswered = count
     }
 
-    /// Records an answer. Returns true if it was the last one.
+    /// Records the answer about the rights to a topic. Returns true if it was the last one.
     func take(_ answer: ChannelAnswer, of topic: [UInt8]) -> Bool {
         switch answer {
         case .rights(let broadcast, _): if broadcast { allowed.insert(topic) }

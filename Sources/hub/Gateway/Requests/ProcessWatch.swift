@@ -2,10 +2,11 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Figures of the process as metrics. The kernel is asked when the metrics are read, but at most every few seconds.
+/// Metrics of the process, such as CPU time and memory. The hub reads them from the kernel when a client reads the
+/// metrics, but not more often than every few seconds.
 final class ProcessWatch: Sendable {
     private let metrics: ProcessMetrics
-    /// Monotonic time of the last look.
+    /// Monotonic time in nanoseconds of the last reading; nil before the first.
     private let lookedAt = Mutex<UInt64?>(nil)
 
     init(_ metrics: ProcessMetrics) {
@@ -22,7 +23,7 @@ final class ProcessWatch: Sendable {
         if isDue { take(ProcessFigures.now()) }
     }
 
-    /// Updates the metrics. Figures that could not be read keep their values.
+    /// Updates the metrics. A figure that could not be read keeps its earlier value.
     private func take(_ figures: ProcessFigures) {
         metrics.cpuTime.set(nanoseconds: figures.cpuNanoseconds)
         if let bytes = figures.residentBytes { metrics.residentBytes.set(bytes) }

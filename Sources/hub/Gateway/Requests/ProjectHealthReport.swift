@@ -6,7 +6,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
     public var isStreaming: Bool
     /// True if the event log accepts entries.
     public var isLogWritable: Bool
-    /// True if the catalog is known, so that clients can subscribe.
+    /// True if the hub has read the catalog, which it needs for subscriptions.
     public var isCatalogKnown: Bool
     /// True if the log can be read, so that connected clients receive its changes.
     public var isLogReadable = true
@@ -20,7 +20,7 @@ public struct ProjectHealthReport: Sendable, Equatable {
     /// Reason why the project does not run; nil if it runs.
     public private(set) var absence: ProjectAbsence?
 
-    /// Number of projects, and of those that are not ready, if there are several.
+    /// Summary of all projects, for a hub that has several.
     struct Others: Sendable, Equatable {
         var count: Int
         var notReady: Int

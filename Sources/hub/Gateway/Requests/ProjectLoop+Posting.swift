@@ -25,7 +25,7 @@ extension ProjectLoop {
         clients.requests.answerLater(post.connection, finish(post))
     }
 
-    /// Sends the messages that may be sent, and returns the response.
+    /// Sends the post's messages that its sender may send, and returns the response to the HTTP request.
     func finish(_ post: Post) -> HTTPResponse {
         if post.mustBeAllowed, let failure = post.failure {
             let (status, message) = failure.restAnswer

@@ -1,7 +1,7 @@
 import Diagnostics
 import Synchronization
 
-/// Reason for refusing a client, as far as operators need to know it.
+/// Reason for refusing a client, as the hub's log distinguishes it.
 enum ClientRefusal: Hashable, Sendable {
     case token(ProjectMetrics.TokenRefusal)
     case suspended
@@ -10,16 +10,17 @@ enum ClientRefusal: Hashable, Sendable {
     /// The client asked for a protocol version that the hub does not know.
     case version
     case unknownHost
-    /// The client was not refused: the settings' own project serves it.
+    /// The client was not refused: no project has its host name, and the project of the settings serves it.
     case unknownHostServed
 }
 
-/// Log lines about refused clients, for operators. Each reason has a line now and then, with the number of refusals
-/// since the last line. Lines contain neither tokens nor claims. The metrics count all refusals.
+/// Log lines about refused clients, for operators. Each reason has at most one line per interval, with the number of
+/// refusals since the last line. Lines contain neither tokens nor claims. The metrics count all refusals.
 final class RefusalLog: Sendable {
     private struct Said {
-        /// Monotonic time of the last line.
+        /// Monotonic time of the last line, in nanoseconds.
         var at: UInt64
+        /// Number of refusals since the last line.
         var since: UInt64 = 0
     }
 
@@ -27,12 +28,16 @@ final class RefusalLog: Sendable {
     private let log: Log
     private let said = Mutex<[ClientRefusal: Said]>([:])
 
+    /// Creates the log of a project's refusals.
+    ///
     /// - Parameter project: name of the clients' project; nil if it is not known.
     init(project: String?, log: Log = .shared) {
         self.project = project
         self.log = log
     }
 
+    /// Counts a refusal, and writes a line to the log if one is due.
+    ///
     /// - Parameter host: host name that the client asked for, if the refusal is about it.
     func note(_ refusal: ClientRefusal, host: String? = nil, at now: UInt64) {
         guard let count = said.withLock({ Self.countToSay(of: refusal, &$0, at: now) }) else { return }
@@ -45,7 +50,7 @@ final class RefusalLog: Sendable {
         if refusal.isOperators { log.warning(refusal.sentence, fields) } else { log.info(refusal.sentence, fields) }
     }
 
-    /// Returns the number of refusals since the last line, including this one; nil if no line is due.
+    /// Counts a refusal. Returns the number of refusals since the last line, including this one; nil if no line is due.
     private static func countToSay(
         of refusal: ClientRefusal, _ said: inout [ClientRefusal: Said], at now: UInt64
     ) -> UInt64? {

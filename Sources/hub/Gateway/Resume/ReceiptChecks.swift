@@ -4,7 +4,7 @@ import Diagnostics
 import Net
 import WebSocket
 
-/// Regular questions to clients what they have received: pings whose answers acknowledge what was sent before.
+/// Regular pings of clients. A client's answer (a pong) acknowledges everything that the hub sent before the ping.
 final class ReceiptChecks: ClientPart {
     unowned let home: ClientLoop
     private var watch = ReceiptWatch()
@@ -18,8 +18,8 @@ final class ReceiptChecks: ClientPart {
         awaitNext()
     }
 
-    /// Sets the timer of the next check. The first ones come sooner: a hub that dies again soon after its start would
-    /// otherwise repeat the same changes each time.
+    /// Sets the timer of the next check. The first intervals are shorter: a hub that crashes again soon after its start
+    /// would otherwise send the same changes again each time.
     private func awaitNext() {
         loop.after(nanoseconds: watch.nextInterval().wholeNanoseconds, token: TimerToken.receipts.rawValue)
     }
@@ -36,7 +36,7 @@ final class ReceiptChecks: ClientPart {
         awaitNext()
     }
 
-    /// Asks the client at the next check.
+    /// Schedules a ping of the client for the next check.
     func pingNext(_ connection: ConnectionID) { watch.pingNext(connection) }
 
     func ping(_ text: String, _ session: Session) {
@@ -50,12 +50,12 @@ final class ReceiptChecks: ClientPart {
     }
 }
 
-/// Progress of asking clients for what they have got: when the next check is due, and who is asked in it.
+/// Schedule of the receipt checks: time until the next check, and the clients to ping in it.
 struct ReceiptWatch {
-    /// Clients to ping at the next check. Most were sent more after the ping that they have answered.
+    /// Clients to ping at the next check. To most of them the hub has sent more since the ping that they answered.
     private var pingsDue: [ConnectionID] = []
     private var isRunning = false
-    /// Number of times that clients are still asked at the shorter interval.
+    /// Number of remaining checks at the shorter interval.
     private var early = Limits.earlyReceipts
 
     /// Begins the checks. Returns false if they run already.
@@ -64,7 +64,7 @@ struct ReceiptWatch {
         return !isRunning
     }
 
-    /// Takes the time until the next check.
+    /// Returns the duration until the next check, and counts down the early checks.
     mutating func nextInterval() -> Duration {
         guard early > 0 else { return Limits.receiptInterval }
         early -= 1

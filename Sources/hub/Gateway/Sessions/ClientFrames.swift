@@ -6,7 +6,7 @@ import Protocol
 import System
 import WebSocket
 
-/// Client frames, decoded into messages for channels.
+/// Decoder of clients' WebSocket frames. It passes the messages in them to the channels.
 final class ClientFrames: ClientPart {
     unowned let home: ClientLoop
     let deflater: Deflater?
@@ -46,7 +46,7 @@ final class ClientFrames: ClientPart {
                 at = bytes.byteCount
                 break
             }
-            // The bytes that follow are read in the next turn.
+            // The loop has no time left for large messages in this turn. It reads the rest in the next turn.
             if home.largeInput.isSpent, at < bytes.byteCount, case .message = step.event {
                 loop.redeliverInput(session.connection)
                 break
@@ -101,14 +101,15 @@ final class ClientFrames: ClientPart {
                 handle(try decoder.decodeText(bytes, session.terms.version), bytes, isBinary, session)
             }
         } catch {
-            // The reference drops the message and keeps the socket. So does the hub, and counts the message.
+            // Supabase Realtime drops the message and keeps the socket. So does the hub, and counts the message.
             session.metrics?.messagesMalformed.add()
             Log.shared.debug("MalformedWebSocketMessage: dropped a message that cannot be parsed")
         }
         messages = consume decoder
     }
 
-    /// Decodes a frame that waited, and passes the message on. An unreadable frame is counted only.
+    /// Decodes a frame that waited for its channel's join, and passes the message to `body`. If the frame is
+    /// unreadable, only counts it.
     func read(_ frame: WaitingFrame, _ session: Session, _ body: (borrowing ClientMessage) -> Void) {
         var decoder = MessageDecoder(
             maximumTopicBytes: Limits.maximumTopicBytes, maximumRefBytes: Limits.maximumRefBytes)
@@ -140,7 +141,7 @@ final class ClientFrames: ClientPart {
                 }
             case .broadcast, .presence, .other: .push
             }
-        // In the usual case the topic is joined, and the machine has nothing to add.
+        // In the usual case the topic is joined, and the channel machine has nothing to do.
         if request == .push, let id = session.machine?.joined(message.topic) {
             session.project?.push(id, message, whole, isBinary: isBinary, session)
             return

@@ -12,7 +12,7 @@ extension ClientLoop {
         for action in actions { perform(action, for: session) }
     }
 
-    /// Performs an action, except for those that need the frame at hand.
+    /// Performs an action that does not need the message that caused it. `ClientFrames` performs the others.
     func perform(_ action: ChannelAction, for session: Session) {
         if let feed = session.feed { return feeds.perform(action, feed, session) }
         switch action {
@@ -42,7 +42,7 @@ extension ClientLoop {
                 encoder.appendSystem(notice, topic: address.topic, address.joinRef, to: &writer)
             }
         case .resume(let frame):
-            // The frame before may have ended the session.
+            // An earlier frame may have ended the session.
             guard case .client = session.stage else { return }
             frames.handle(frame.bytes.rawBytes, isBinary: frame.isBinary, session)
         case .tooManyWaiting: say(.policyViolation, "too many messages before a channel was joined", to: session)

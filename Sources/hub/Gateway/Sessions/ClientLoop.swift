@@ -19,7 +19,7 @@ final class GatewayShared: Sendable {
     private let filters: HolderBudget
     private let presence: HolderBudget
     private let operated = Mutex<(any Operators)?>(nil)
-    /// Number of loops that have sent all of their clients away, because the hub stops.
+    /// Number of loops that have disconnected all of their clients before the hub stops.
     let saidFarewell = Atomic<Int>(0)
 
     init(_ settings: GatewaySettings, _ metrics: ProcessMetrics) {
@@ -98,7 +98,8 @@ final class ClientLoop: SocketApplication {
         return session
     }
 
-    /// Returns the session of a timer, whose token has room for a part of the connection's generation only.
+    /// Returns the session to which a timer belongs. The timer's token holds only the low bits of the connection's
+    /// generation.
     func session(ofTimer connection: ConnectionID) -> Session? {
         guard Int(connection.seat) < sessions.count, let session = sessions[Int(connection.seat)],
             TimerToken.cut(session.connection.generation) == connection.generation
@@ -106,7 +107,7 @@ final class ClientLoop: SocketApplication {
         return session
     }
 
-    /// Puts a new session into the seat of one whose answer has ended.
+    /// Replaces a connection's session by a new one, after the answer to an HTTP request has ended.
     func replace(_ session: Session, with next: Session) {
         assert(sessions[Int(session.connection.seat)] === session, "a session is replaced in its own seat")
         sessions[Int(session.connection.seat)] = next
@@ -216,7 +217,8 @@ final class ClientLoop: SocketApplication {
         }
     }
 
-    /// Sends the close frame that the closure writes. From here on nothing is matched or kept for the client.
+    /// Sends the close frame that the closure writes, and ends the client's channels. After this call the hub sends
+    /// nothing more to the client.
     ///
     /// - Parameter end: reason why the socket ends, for the ledger.
     func sayFarewell(to session: Session, _ end: String, _ write: (inout ByteWriter) -> Void) {
@@ -232,7 +234,7 @@ final class ClientLoop: SocketApplication {
         var actions: [ChannelAction] = []
         session.machine?.socketGone(into: &actions)
         perform(actions, for: session)
-        // The loop's turn may be over, but other clients must be told who left.
+        // Other clients must learn who left, even if the loop's turn is over.
         loop.turnAgain()
     }
 
@@ -244,12 +246,12 @@ final class ClientLoop: SocketApplication {
         return known
     }
 
-    /// Returns the project that a request asks for. A client may come before this loop has read the mail about a new
-    /// project. If the project is leaving, the mail about that is still to come.
+    /// Returns the loop's part of the project that the request's host name selects, and creates the part if necessary.
+    /// A request may arrive before this loop has read the mail about a new project, or about a project's end.
     func served(_ request: HTTPRequest) throws(NotServed) -> ProjectLoop { arrived(try project(of: request)) }
 
-    /// Returns the project of the host name that a request asks for. For a name without a project, the settings decide.
-    /// A known project that does not run is never replaced by another.
+    /// Returns the project that the request's host name selects. For a name without a project, the settings decide.
+    /// Another project never replaces a known project that does not run.
     func project(of request: HTTPRequest) throws(NotServed) -> Project {
         let host = request.host?.text ?? ""
         switch shared.directory.project(
@@ -342,7 +344,7 @@ final class ClientLoop: SocketApplication {
     }
 }
 
-/// Number of a project, and place of a channel in it.
+/// Number of a project and index of a channel in it. A timer's token holds both in 32 bits.
 struct ChannelPlace: Equatable {
     let project: UInt32
     var channel: UInt32 = 0
@@ -366,7 +368,7 @@ struct ChannelPlace: Equatable {
 }
 
 extension ConnectionEnd {
-    /// Reason as people read it.
+    /// Reason as a text for people.
     fileprivate var sentence: String {
         switch self {
         case .byPeer: return "the client closed the connection"

@@ -4,7 +4,7 @@ import Net
 import Protocol
 import WebSocket
 
-/// Bytes for single clients, written in buffers that the loop keeps.
+/// Output to single clients, written in buffers that the loop reuses.
 final class ClientOutput: ClientPart {
     unowned let home: ClientLoop
     private var writer = ByteWriter(capacity: 4096)
@@ -15,7 +15,7 @@ final class ClientOutput: ClientPart {
     /// Queues the bytes for the session's socket.
     func send(_ bytes: RawSpan, to session: Session) { loop.send(bytes, to: session.connection) }
 
-    /// Queues what the closure writes, as it is.
+    /// Queues the bytes that the closure writes, without a frame.
     func send(to session: Session, _ write: (inout ByteWriter) -> Void) {
         writer.removeAll()
         write(&writer)
@@ -23,7 +23,7 @@ final class ClientOutput: ClientPart {
         writer.shrink(to: Limits.keptWriterBytes)
     }
 
-    /// Queues what the first closure writes, in the frame that the second puts around it.
+    /// Queues the bytes that the first closure writes, inside the frame that the second closure adds.
     func send(to session: Session, _ write: (inout ByteWriter) -> Void, in wrap: (RawSpan, inout ByteWriter) -> Void) {
         writer.removeAll()
         write(&writer)
@@ -34,8 +34,9 @@ final class ClientOutput: ClientPart {
         frame.shrink(to: Limits.keptWriterBytes)
     }
 
-    /// Queues one text message of the client protocol. Sends nothing after a close frame.
+    /// Queues the text message that the closure writes. Does nothing if the session has no open WebSocket of a client.
     func sendMessage(to session: Session, _ write: (MessageEncoder, inout ByteWriter) -> Void) {
+        // No frame may follow a close frame.
         guard case .client = session.stage else { return }
         send(to: session) { writer in
             write(MessageEncoder(session.terms.version), &writer)

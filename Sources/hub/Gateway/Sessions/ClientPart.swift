@@ -1,7 +1,8 @@
 import Diagnostics
 import Net
 
-/// Part of a client loop, with a subject and state of its own. Only the loop's own thread may use it.
+/// Component of a client loop with one subject, such as requests or frames, and its own state. Only the loop's own
+/// thread may use it.
 protocol ClientPart: AnyObject {
     var home: ClientLoop { get }
 }

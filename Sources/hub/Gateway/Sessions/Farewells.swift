@@ -3,7 +3,7 @@ import Net
 import Synchronization
 import WebSocket
 
-/// End of the loop's service: new clients and joins are refused, and connected clients are sent away over time.
+/// Shutdown of the loop's service. The loop refuses new clients and joins, and disconnects its clients gradually.
 final class Farewells: ClientPart {
     unowned let home: ClientLoop
     private(set) var haveBegun = false
@@ -25,7 +25,7 @@ final class Farewells: ClientPart {
         areDue()
     }
 
-    /// Sends all remaining clients away now. The next timer then ends the drain.
+    /// Disconnects all remaining clients now. The next timer ends the drain.
     func hurry() { sendAway(queue?.takeAll() ?? []) }
 
     func areDue() {
