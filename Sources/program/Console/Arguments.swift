@@ -1,13 +1,13 @@
 import Settings
 
-/// Words given to a command, sorted by its options and operands.
+/// Command-line arguments of a command, separated into options and operands.
 public struct Arguments {
     private var given: [String: [String]] = [:]
     public private(set) var operands: [String] = []
     /// Full name of the command: `tidewire log export`.
     public internal(set) var command = ""
 
-    /// True if a flag, an option without a value, is given.
+    /// True if the flag is given. A flag is an option without a value.
     public func has(_ option: Option) -> Bool {
         given[option.name]?.last.map { $0 == "true" } ?? false
     }
@@ -101,8 +101,8 @@ public struct ArgumentParser {
         }
     }
 
-    /// Returns the option's value. A value that begins with two dashes must be attached, so that a forgotten value is
-    /// noticed.
+    /// Returns the option's value. A value that begins with two dashes must be attached, as in `--name=--value`, so
+    /// that the parser notices a forgotten value.
     private mutating func value(_ option: Option, _ attached: String?) throws(UsageError) -> String {
         if let attached { return attached }
         guard let next = rest.first, !next.hasPrefix("--") else {

@@ -16,8 +16,8 @@ public protocol Command: Sendable {
     /// same directory, and receives the words after the command's name unchanged.
     var otherProgram: String? { get }
 
-    /// Runs the command. `CommandFailure`, `UsageError` and `ConfigurationFailure` are explained to the user. For any
-    /// other error the description is shown, and the exit code is 1.
+    /// Runs the command. The program explains a `CommandFailure`, `UsageError` or `ConfigurationFailure` to the user.
+    /// For any other error it prints the description and exits with code 1.
     func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode
 }
 
@@ -40,8 +40,8 @@ extension Command {
     public var subcommands: [any Command] { [] }
     public var otherProgram: String? { nil }
 
-    /// Throws, because a command with subcommands has nothing to run. The parser finds subcommands before this is
-    /// called.
+    /// Throws an error, because a command with subcommands has no action of its own. The program runs the named
+    /// subcommand instead.
     public func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
         throw UsageError("\(name) needs a subcommand")
     }

@@ -1,16 +1,16 @@
-/// Candidates for the last word of a command line, for completion in shells. Shells call `tidewire --complete WORD...`,
-/// so that their scripts repeat nothing.
+/// Candidates for the last word of a command line, for completion in shells. The shells' scripts call `tidewire
+/// --complete WORD...`, so they need no lists of commands and options.
 public enum Completion {
     public enum Answer: Equatable {
-        /// One line for each candidate: the word, a tab, its meaning. With `:files` and `:directories` the shell itself
-        /// completes.
+        /// One line for each candidate: the word, a tab, its meaning. A line `:files` or `:directories` makes the shell
+        /// complete paths itself.
         case lines([String])
-        /// Another program has the candidates, when called with these words.
+        /// Another program knows the candidates. The caller starts it with these words.
         case other(program: String, words: [String])
     }
 
-    /// Returns the candidates for the last of `words`, which may be empty. `words` follow the program's name. `isWhole`
-    /// is false if `commands` are the subcommands of another command.
+    /// Returns the candidates for the last of `words`, which may be empty. `words` are the words after the program's
+    /// name. `isWhole` is false if `commands` are the subcommands of another command.
     public static func answer(_ words: [String], among commands: [any Command], isWhole: Bool = true) -> Answer {
         var words = withoutEqualSigns(words)
         let isHelp = isWhole && words.first == "help" && words.count > 1
@@ -50,8 +50,8 @@ public enum Completion {
         return command.operands.flatMap { values($0.name, typed) }
     }
 
-    /// Returns the candidates for a value. `on|off` are words, and the shell completes FILE and DIR. Other values have
-    /// no candidates.
+    /// Returns the candidates for a value, from its placeholder in the manual. A placeholder such as `on|off` lists the
+    /// candidates. For FILE and DIR the shell completes paths. Other values have no candidates.
     private static func values(_ placeholder: String, _ typed: String) -> [String] {
         let parts = placeholder.split(separator: "|").map(String.init)
         if parts.contains("FILE") { return [":files\t"] }
@@ -69,7 +69,7 @@ public enum Completion {
         return line.firstRange(of: ". ").map { String(line[..<$0.lowerBound]) + "." } ?? line
     }
 
-    /// Returns the words without equal signs. bash splits `--name=value` into three words.
+    /// Returns the words without equal signs, because bash splits `--name=value` into three words.
     private static func withoutEqualSigns(_ words: [String]) -> [String] {
         words.filter { $0 != "=" } + (words.last == "=" ? [""] : [])
     }

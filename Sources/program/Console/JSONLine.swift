@@ -4,7 +4,7 @@ public struct JSONLine {
 
     public init() {}
 
-    /// Adds a text, or null.
+    /// Adds a text. A nil becomes null.
     public mutating func add(_ name: String, _ value: String?) {
         add(name, json: value.map(Self.quoted) ?? "null")
     }
@@ -22,7 +22,7 @@ public struct JSONLine {
         add(name, json: value.isFinite ? "\(value)" : "null")
     }
 
-    /// Adds a value that is already JSON.
+    /// Adds a field whose value is already JSON.
     public mutating func add(_ name: String, json: String) {
         // The parts are appended separately, because joining a large value first would copy it once more.
         fields += fields.isEmpty ? "{" : ","

@@ -2,7 +2,7 @@
 public enum OutputForm: String, Sendable, CaseIterable {
     /// Aligned columns, for people.
     case table
-    /// One JSON object a line. Commands write these themselves.
+    /// One JSON object per line. The commands print the objects themselves.
     case json
     /// Comma-separated values by RFC 4180, for spreadsheets and databases.
     case csv
@@ -21,7 +21,7 @@ extension Option {
 }
 
 extension Arguments {
-    /// Returns the format of `--output` and `--json`, and sets `--json` for both spellings of JSON.
+    /// Returns the format that `--output` or `--json` names. If it is JSON, also sets the flag `--json`.
     mutating func takeForm() throws(UsageError) -> OutputForm {
         guard let word = value(of: .output) else { return has(.json) ? .json : .table }
         guard let form = OutputForm(rawValue: word.lowercased()) else {
@@ -35,7 +35,7 @@ extension Arguments {
     }
 }
 
-/// Cells formatted as a row.
+/// Formatter of a row's cells as CSV or Markdown.
 enum RowText {
     /// First characters by which a spreadsheet recognizes a formula. Numbers that begin with one are not formulas.
     private static let formulaSigns: [Character] = ["=", "+", "-", "@", "\t", "\r"]

@@ -1,7 +1,7 @@
 import Settings
 import System
 
-/// The whole program. Input: words of the command line. Output: an exit code.
+/// The command-line program. It finds the command that the words name, runs the command and returns an exit code.
 public struct Program {
     private let commands: [any Command]
 
@@ -15,7 +15,7 @@ public struct Program {
             try terminal.flush()
             return exitCode
         } catch OutputFailure.readerGone {
-            // In `tidewire tail | head`, the reader has seen enough, which is no failure.
+            // The reader has closed the pipe, as in `tidewire tail | head`. That is no failure.
             return .ok
         } catch {
             // Earlier output is flushed before the error message. A failure to print that output matters less than the
@@ -114,8 +114,8 @@ public struct Invocation {
         }
     }
 
-    /// True if help is asked for, even if the rest of the line is wrong, because help is needed then. True also for a
-    /// command with subcommands and no further word.
+    /// True if the words contain `--help` or `-h`, even if other words are wrong. True also if a command with
+    /// subcommands is given without one.
     private var wantsHelp: Bool {
         let isAsked = rest.prefix { $0 != "--" }.contains { $0 == "--help" || $0 == "-h" }
         return isAsked || (!command.subcommands.isEmpty && rest.isEmpty)
@@ -133,7 +133,7 @@ public struct Invocation {
 enum ProgramQuestion: String {
     /// Prints a page for man(1).
     case manual = "--man"
-    /// Prints the paths of all commands, one a line.
+    /// Prints the paths of all commands, one per line.
     case commands = "--commands"
     /// Prints the candidates for the last word of a command line.
     case completion = "--complete"

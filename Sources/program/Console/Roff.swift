@@ -1,5 +1,5 @@
-/// Text in the language of man pages, man(7). Backslashes, and some characters at the beginning of a line, have a
-/// meaning in it.
+/// Text in the language of man pages, man(7). In this language, backslashes and some characters at the beginning of a
+/// line have a special meaning.
 struct Roff {
     private(set) var text = ""
 
@@ -43,7 +43,8 @@ struct Roff {
         text += line + "\n"
     }
 
-    /// Returns the text with characters escaped that groff would replace by typographic dashes, quotes and carets.
+    /// Returns the text with escape sequences for the characters that groff would otherwise replace by typographic
+    /// dashes, quotes and carets.
     static func escaped(_ text: some StringProtocol) -> String {
         let signs: [Character: String] = [
             "\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti",

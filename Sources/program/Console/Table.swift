@@ -9,7 +9,7 @@ public struct Table {
         public let alignment: Alignment
         /// True if cells may be cut when the screen is too narrow.
         public let canBeCut: Bool
-        /// Minimum width, for tables that are printed while their rows arrive.
+        /// Minimum width in characters, for tables that are printed while their rows arrive.
         public let minimumWidth: Int
 
         public static func text(_ title: String, canBeCut: Bool = false, minimumWidth: Int = 0) -> Column {
@@ -78,7 +78,7 @@ public struct TableStream {
     private let columns: [Table.Column]
     private let form: OutputForm
     private let screenWidth: Int?
-    /// True if the output may be on a screen, whatever its format.
+    /// True if the output goes to a screen, in any format.
     private let isOnScreen: Bool
     private var widths: [Int]
 
@@ -131,7 +131,7 @@ extension Table.Column {
     }
 }
 
-/// Text as a screen shows it.
+/// Functions for text on a screen: they escape, measure and cut it.
 public enum ScreenText {
     /// Returns the text with control characters escaped, because data must not control the terminal or break a row.
     public static func escaped(_ text: String) -> String {

@@ -13,13 +13,13 @@ extension OutputFailure: CustomStringConvertible {
     public var description: String {
         switch self {
         case .readerGone: "nobody reads the output any more"
-        // SAFETY: strerror returns a string that ends in a zero byte, which is copied before another call can change it.
+        // SAFETY: strerror returns a string that ends in a zero byte. It is copied before another call can change it.
         case .failed(let errno): "cannot write the output: \(unsafe String(cString: strerror(errno)))"
         }
     }
 }
 
-/// Output of a command, and facts about its reader. Commands use nothing else of the process.
+/// Output of a command, and facts about its reader. Commands access the process only through this class.
 ///
 /// Output is buffered and written in large pieces. A command that follows the log calls `flush()` before it waits.
 public final class Terminal {
@@ -36,7 +36,7 @@ public final class Terminal {
     public let time: any TimeSource
     private let writeOutput: Writer
     private let writeErrors: Writer
-    /// Reader of a line typed by a person; nil if stdin is no terminal.
+    /// Function that reads a line that a person types; nil if stdin is no terminal.
     private let readAnswer: (() -> String?)?
     private var pending: [UInt8] = []
 
@@ -55,14 +55,14 @@ public final class Terminal {
         readAnswer = answers
     }
 
-    /// Width of the screen in columns; nil unless a table is printed on a screen. Nil means that nothing is cut or
-    /// coloured.
+    /// Width of the screen in columns, if the output is a table on a screen; otherwise nil. If it is nil, commands
+    /// neither cut nor colour text.
     public var width: Int? { form == .table ? screenWidth : nil }
 
-    /// True if control characters in the data could control a screen.
+    /// True if the output goes to a screen, which control characters in the data could control.
     var hasScreen: Bool { screenWidth != nil }
 
-    /// True if a person reads the output as it is printed.
+    /// True if the output is a table on a screen, so that a person reads it as it is printed.
     public var isInteractive: Bool {
         width != nil
     }
@@ -85,7 +85,7 @@ public final class Terminal {
         try print(table.heading)
     }
 
-    /// Prints a remark that is no row: between the rows of a table, or on stderr beside other formats.
+    /// Prints a remark that is not a row: between the rows of a table, or on stderr for other formats.
     public func remark(_ line: String) throws(OutputFailure) {
         if form == .table { return try print(line) }
         complain(line)
@@ -96,7 +96,7 @@ public final class Terminal {
         if pending.count >= Self.pendingLimit { try flush() }
     }
 
-    /// Writes the bytes, of any number. The terminal copies them piece by piece.
+    /// Writes any number of bytes. The terminal copies them piece by piece.
     public func write(_ bytes: RawSpan) throws(OutputFailure) {
         var start = 0
         while start < bytes.byteCount {
@@ -115,19 +115,19 @@ public final class Terminal {
         try writeOutput(bytes)
     }
 
-    /// Writes to stderr without ending the line, for a screen only.
+    /// Writes part of a line to stderr, without a line break, for a person at a screen.
     public func complain(part: String) {
         try? writeErrors(Array(part.utf8))
     }
 
-    /// Asks a person on the terminal; nil if stdin is no terminal, or at its end.
+    /// Asks a person a question on the terminal and returns the answer; nil if stdin is no terminal or at its end.
     public func ask(_ question: String) -> String? {
         guard let readAnswer else { return nil }
         complain(part: question)
         return readAnswer()
     }
 
-    /// Writes a line to stderr. A failure is ignored, because no one is left to tell.
+    /// Writes a line to stderr. A failure is ignored, because there is no other place to report it.
     public func complain(_ line: String) {
         try? writeErrors(Array((line + "\n").utf8))
     }
