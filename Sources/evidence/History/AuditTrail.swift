@@ -3,7 +3,7 @@ import Diagnostics
 import Glibc
 import System
 
-/// A use of the log that someone may be asked about later: showing, copying or removing values.
+/// Record of an action on the log that an operator may have to justify later: showing, copying or removing values.
 public struct AuditNote: Sendable, Equatable {
     public enum Action: String, Sendable, CaseIterable {
         /// Masked values were shown.
@@ -14,15 +14,15 @@ public struct AuditNote: Sendable, Equatable {
         case forget
     }
 
-    /// Microseconds since 1970, UTC.
+    /// Time of the action in microseconds since 1970.
     public var time: Int64
     public var action: Action
     /// User name in the operating system.
     public var user: String
-    /// User who became `user` for this command, if known.
+    /// User who became `user` for this command, for example with sudo; empty if unknown.
     public var behalf: String
     public var command: String
-    /// Names of the columns, or the data and its target; never a value.
+    /// Subject of the action: names of columns, or the copied data and its target. It never contains a value.
     public var what: String
 
     public init(time: Int64, action: Action, user: String, behalf: String, command: String, what: String) {
@@ -35,7 +35,7 @@ public struct AuditNote: Sendable, Equatable {
     }
 }
 
-/// A line of the trail.
+/// Line of the audit trail.
 public enum AuditLine: Sendable, Equatable {
     case note(AuditNote)
     /// The line was altered, or a line before it is missing. Lines are counted from one.
@@ -45,7 +45,8 @@ public enum AuditLine: Sendable, Equatable {
 /// Append-only file that records each action on a log. Each line is on the disk before its action happens. The file
 /// lies beside the segments of its log, but is independent of them; only the hub writes the segments.
 ///
-///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"after":"sum of the line before","sum":"CRC-32C of all before"}
+///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,
+///      "after":"sum of the line before","sum":"CRC-32C of all before"}
 public struct AuditTrail: Sendable {
     public static let name = "audit"
     private static let lockName = "audit.lock"
@@ -57,7 +58,9 @@ public struct AuditTrail: Sendable {
         self.name = name
     }
 
-    /// - Throws: `SystemError` if there is no such directory.
+    /// Opens the trail in the file at this path. The file need not exist.
+    ///
+    /// - Throws: `SystemError` if the file's directory does not exist.
     public init(file path: String) throws(SystemError) {
         let slash = path.lastIndex(of: "/")
         let parent = slash.map { String(path[..<$0]) } ?? "."
@@ -94,7 +97,7 @@ public struct AuditTrail: Sendable {
 
     private var path: String { directory.path + "/" + name }
 
-    /// Takes the lock, so that two commands write one after the other.
+    /// Acquires the lock, so that two commands write one after the other.
     private func locked() throws -> any StorageLock {
         for _ in 0..<100 {
             if case .taken(let lock) = try directory.lock(Self.lockName) { return lock }

@@ -11,9 +11,11 @@ import EventLog
 /// (messages, the ledger, presence, texts of policies) stay in the log.
 public struct Forgetting: Sendable {
     public private(set) var patches: [EntryPatch] = []
-    /// Number of changes to forget now. `forgotten` counts the changes of the row that were forgotten earlier.
+    /// Number of changes to forget now.
     public private(set) var changes = 0
+    /// Number of changes of the row that were forgotten earlier.
     public private(set) var forgotten = 0
+    /// Numbers of the segments that have changes to forget.
     public var segments: Set<UInt64> { Set(changesBySegment.keys) }
     private var changesBySegment: [UInt64: Int] = [:]
     /// Number of `changes` that gave the row another key. The log may have more of the row under that key.
@@ -28,6 +30,8 @@ public struct Forgetting: Sendable {
     private var wanted: Set<TableFamilies.Identity> = []
     private var conditions: [UInt64: Conditions] = [:]
 
+    /// Searches the log for all changes of a row.
+    ///
     /// - Parameter time: now, in microseconds since 1970. The patches store its day in place of the values.
     public init(
         of name: RowName, in table: TableName, _ log: HistoryLog, at time: Int64,
@@ -48,7 +52,7 @@ public struct Forgetting: Sendable {
             throw RowNameError.doesNotFit(
                 table, key: newest.keyColumns.map { newest.relation.columns[$0].name }, given: name.operands.count)
         }
-        // Searches by table: changes under another schema, or without a known key, may belong to the row.
+        // The search is by table: changes under another schema, or without a known key, may belong to the row.
         let keys = Set(
             relations.flatMap { [$0.tableKey, RowKey.kept(table: $0.tableKey)] }
                 + (tables.contains(where: \.isOfMessages) ? [MessageTable.key] : []))

@@ -16,7 +16,7 @@ public struct ForgottenChange: Sendable, Hashable {
     /// Day of the removal in the form `2026-11-26`.
     public var date: String? { day.map { String(TimeText.write(Int64($0) * 86_400_000_000, digits: 0).prefix(10)) } }
 
-    /// True if the change may concern the row with this key. Never false for a change that does.
+    /// False only if the change certainly does not concern the row with this key.
     func fits(_ keyHash: UInt64) -> Bool {
         let marks = [old, new].compactMap { $0 }
         return marks.isEmpty || marks.contains { $0.fits(keyHash) }

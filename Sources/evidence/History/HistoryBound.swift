@@ -17,7 +17,8 @@ public enum HistoryBound: Sendable, Hashable {
     public static let forms =
         "a time (2026-11-14, 2026-11-14T10:02:11Z), an age (-15m, -2h, -3d), now, oldest, @OFFSET, lsn:0/16B3748 or xid:7421"
 
-    /// Parses a bound; nil if the text has none of the `forms`.
+    /// Parses a bound; nil if the text has none of the `forms`. `now` is in microseconds since 1970. `zone` returns the
+    /// offset of local time from UTC in seconds.
     public init?(_ text: String, now: Int64, zone: (Int64) -> Int64 = { _ in 0 }) {
         guard let bound = Self.parse(text, now, zone) else { return nil }
         self = bound

@@ -9,7 +9,7 @@ import System
 public struct HistoryLog: Sendable {
     public let directory: any StorageDirectory
     public let masking: Masking
-    /// Masking that was applied when a bundle was made, for every reader; nil for a log.
+    /// Masking that the maker of a bundle applied, so that no reader can see the values; nil for a log.
     public let lost: Masking?
 
     public init(directory: any StorageDirectory, masking: Masking, lost: Masking? = nil) {
@@ -71,7 +71,7 @@ public struct RecordedTransaction: Sendable, Equatable {
 /// Name by which the user asks for a transaction.
 public enum TransactionName: Sendable, Hashable {
     case xid(UInt32)
-    /// Position where its commit record begins or ends. A position in between names nothing.
+    /// Position where the transaction's commit record begins or ends. A position in between matches no transaction.
     case lsn(LSN)
 
     /// Parses `7421`, `xid:7421`, `0/16B3748` or `lsn:0/16B3748`.

@@ -7,8 +7,9 @@ public struct HistoryQuery: Sendable {
     public var from: HistoryBound?
     /// End of the window, exclusive; nil means no end.
     public var to: HistoryBound?
-    /// Wanted tables; empty means all. The same holds for `operations`.
+    /// Wanted tables; empty means all.
     public var tables: [TableName] = []
+    /// Wanted operations; empty means all.
     public var operations: Set<Operation> = []
     /// Conditions on the row; all must hold.
     public var conditions: [RowCondition] = []
@@ -18,9 +19,9 @@ public struct HistoryQuery: Sendable {
     public var includesMarks = false
     /// True to include rows that were read from the database.
     var includesKept = false
-    /// Fingerprints of schemas that are wanted whatever their table was called.
+    /// Fingerprints of schemas that are wanted under any name of their table.
     var alsoWanted: Set<UInt64> = []
-    /// Hashes of the only wanted rows, and of rows without a known key; nil means all rows.
+    /// Hashes of the wanted rows, and of rows without a known key; nil means all rows.
     var rows: Set<UInt64>?
 
     public init(from: HistoryBound? = nil, to: HistoryBound? = nil) {
@@ -36,8 +37,9 @@ public struct HistoryQuery: Sendable {
 
 /// A column to hide or to show.
 public struct ColumnMask: Sendable, Hashable {
-    /// Nil means every schema; for `table`, nil means every table.
+    /// Schema of the column's table; nil means every schema.
     public var schema: String?
+    /// Name of the column's table; nil means every table.
     public var table: String?
     /// Name of the column; `*` means every column.
     public var column: String
@@ -131,8 +133,8 @@ public struct RowCondition: Sendable, Hashable {
     }
 }
 
-/// Spelling of values. PostgreSQL writes a value in one way and reads it in many; `normal` converts the ways that
-/// people type into the way that PostgreSQL writes.
+/// Normalization of values that people type. PostgreSQL reads several spellings of a value, but writes only one.
+/// `normal` converts a text into that one.
 public enum ValueSpelling {
     public static func normal(_ text: String, type: UInt32) -> String {
         switch type {
@@ -142,8 +144,8 @@ public enum ValueSpelling {
         }
     }
 
-    /// Returns the kind of value that the type needs, if the text cannot be one; nil if it may be one, or the type is
-    /// unknown.
+    /// Returns a description of the values that the type allows, if the text cannot be one of them. Returns nil if the
+    /// text may be a value, or if the type is unknown.
     public static func expected(_ text: String, type: UInt32) -> String? {
         switch type {
         case 20, 21, 23, 26: Int64(text) == nil ? "a whole number" : nil
@@ -184,7 +186,7 @@ public enum ValueSpelling {
     }
 }
 
-/// A relation prepared for one query, once for all its rows. Each row costs no more than a reference to it.
+/// Relation prepared for one query, once for all its rows. Each row costs no more than a reference to it.
 final class PreparedRelation {
     let known: RecordedRelation
     let isWanted: Bool
@@ -192,6 +194,8 @@ final class PreparedRelation {
     /// Conditions with their columns; nil if the relation lacks one of the columns, so that no row can fulfil them.
     let conditions: [(column: Int, condition: RowCondition)]?
 
+    /// Prepares the relation.
+    ///
     /// - Parameter names: names of the table elsewhere in the log.
     init(_ known: RecordedRelation, for query: HistoryQuery, _ masking: Masking, alsoCalled names: Set<TableName>) {
         let relation = known.relation
@@ -205,8 +209,8 @@ final class PreparedRelation {
         conditions = found.count == query.conditions.count ? found : nil
     }
 
-    /// True if the change may concern one of these rows, by its key in place. Never false for a change that does. Most
-    /// rows of a table are others, and not worth decoding.
+    /// False only if the change certainly concerns none of these rows. The function compares keys in place, because
+    /// most changes concern other rows and are not worth decoding.
     func mayConcern(_ rows: Set<UInt64>, _ change: borrowing Change) -> Bool {
         if change.operation == .truncate || known.keyColumns.isEmpty { return true }
         if let new = change.new, mayConcern(rows, new) { return true }

@@ -13,22 +13,23 @@ public struct HistoryReader: ~Copyable {
     public let window: HistoryWindow
     var reader: EventLogReader
     var relations: [UInt64: PreparedRelation] = [:]
-    /// Hashes of the rows in the query, and of the keys that these rows got since.
+    /// Hashes of the rows in the query, and of the keys that changes have given to these rows.
     private var rows: Set<UInt64>?
     private var names: TableNames
     private var found: [HistoryItem] = []
     private var given = 0
-    /// Time of the last entry that has one. Messages outside of transactions have no time and are assumed to be as old.
+    /// Time of the last entry that has one. It also serves as the time of messages outside of transactions, which have
+    /// none.
     private var lastTime: Int64 = .min
-    /// End of the transaction that is being read in several parts. Only the last part contains it.
+    /// End LSN of the transaction that is being read in several parts. Only the last part contains it.
     private var openEnd: LSN?
-    /// True if nothing more will come, whatever is written to the log.
+    /// True if the reader has passed the window's end. `next` then returns nil, even if the log grows.
     public private(set) var isFinished = false
     /// Called with each entry's offset, even if the query wants nothing in the entry. An error that it throws ends the
     /// reading.
     public var noting: ((UInt64) throws -> Void)?
 
-    /// Opens a reader. `matching` overrides the keys by which segments are skipped.
+    /// Opens a reader. `matching` overrides the keys that decide which segments the reader skips.
     public init(_ log: HistoryLog, _ query: HistoryQuery, window: HistoryWindow, matching keys: [UInt64]? = nil) throws
     {
         let names = try TableNames(log)
@@ -51,8 +52,8 @@ public struct HistoryReader: ~Copyable {
     /// Offset of the next change that the reader has not looked at.
     public var offset: UInt64 { reader.position.offset }
 
-    /// Selects this row, too, from the next change on. Segments that have only this row are read from the next segment
-    /// on.
+    /// Adds a row to the query, from the next change on. From the next segment on, the reader also reads segments that
+    /// have only this row.
     public mutating func alsoMatch(_ key: UInt64) {
         reader.alsoMatch(key)
         rows?.insert(key)
@@ -88,7 +89,7 @@ public struct HistoryReader: ~Copyable {
         relations[relation.fingerprint]?.masked ?? MaskedRelation(relation.relation, log.masking, alsoCalled: [])
     }
 
-    /// Reads one more entry; false if there is none for now, or none that the window can include.
+    /// Reads one more entry. Returns false if there is none for now, or none that the window can include.
     private mutating func readEntry() throws -> Bool {
         try visitEntry { reader, entry in
             switch entry.kind {
@@ -103,7 +104,8 @@ public struct HistoryReader: ~Copyable {
         }
     }
 
-    /// Moves to one more entry and calls `body`; false if there is none for now, or none that the window can include.
+    /// Moves to one more entry and calls `body`. Returns false if there is none for now, or none that the window can
+    /// include.
     mutating func visitEntry(
         _ body: (inout HistoryReader, EventLogEntry) throws -> Void
     ) throws -> Bool {
@@ -123,7 +125,7 @@ public struct HistoryReader: ~Copyable {
         return true
     }
 
-    /// Returns the commit time of the entry's contents.
+    /// Returns the entry's time; for an entry without one, the time of an earlier entry.
     func time(of entry: EventLogEntry) -> Int64 { entry.time == 0 ? lastTime : entry.time }
 
     mutating func learn() throws {
@@ -258,8 +260,8 @@ public struct HistoryReader: ~Copyable {
         return values
     }
 
-    /// Returns the end of the transaction's commit record. Only the last part of a large transaction contains it, so a
-    /// second reader looks ahead, once, when the first part comes.
+    /// Returns the end of the transaction's commit record. Only the last part of a large transaction contains it. A
+    /// second reader therefore looks ahead, once, at the first part.
     private mutating func endLSN(_ entry: EventLogEntry) throws -> LSN {
         let head = try TransactionHead(reader)
         guard entry.isContinued else {
@@ -315,7 +317,7 @@ extension HistoryItem {
 }
 
 extension [HistoryItem] {
-    /// Returns the items from the `count`th change from the end on, with the gaps after it.
+    /// Returns the last `count` changes, with the gaps between them and after them.
     fileprivate func endingWith(_ count: Int) -> [HistoryItem] {
         guard count > 0 else { return [] }
         var left = count

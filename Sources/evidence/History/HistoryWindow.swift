@@ -2,14 +2,14 @@ import Change
 import EventLog
 import System
 
-/// A window whose ends have been found in the log.
+/// Window of the log, as limits of offsets and times.
 public struct HistoryWindow: Sendable, Equatable {
     /// Position where reading begins. Entries before the window are skipped.
     public internal(set) var start: EventLogStart = .oldest
     public internal(set) var firstOffset: UInt64 = 0
     public internal(set) var endOffset: UInt64 = .max
     public internal(set) var firstTime: Int64 = .min
-    /// End time of the window, exclusive like `endOffset`.
+    /// End time of the window in microseconds since 1970, exclusive like `endOffset`.
     public internal(set) var endTime: Int64 = .max
     /// Last segment that can have entries of the window.
     public internal(set) var lastSegment: UInt64 = .max
@@ -27,11 +27,11 @@ public enum HistoryError: Error, Sendable, Equatable {
 }
 
 extension HistoryLog {
-    /// Finds the ends of a window. Times stay times, because commits are not in the order of their times. All other
+    /// Finds the ends of a window. Times stay times, because the log is not in the order of commit times. All other
     /// bounds become offsets.
     public func window(from: HistoryBound?, to: HistoryBound?) throws -> HistoryWindow {
         if from == nil, to == nil {
-            // Only checks that there are segments. Listing what they hold would read the last one.
+            // Only checks that there are segments. Listing their contents would read the last one.
             _ = try EventLogReader.oldestOffset(in: directory, end: nil)
             return HistoryWindow()
         }
@@ -66,7 +66,7 @@ extension HistoryLog {
         case .time(let time):
             window.endTime = time
             window.lastSegment = segments.last { $0.minimumTime < time }?.sequence ?? 0
-            // Entries with an earlier time may still come into the segment that is being written.
+            // The writer may still append entries with an earlier time to the last segment.
             if window.lastSegment == segments.last?.sequence { window.lastSegment = .max }
         case .oldest, .end, .offset, .lsn, .xid: window.endOffset = try offset(of: bound, segments)
         }
@@ -96,14 +96,14 @@ extension HistoryLog {
 }
 
 extension SegmentSummary {
-    /// Time of the segment's first entry, as exactly as the summary shows.
+    /// Earliest time that the summary shows for the segment's entries, in microseconds since 1970.
     public var begin: Int64 {
         if isEmpty { return header.created }
         // Messages outside of transactions have no time.
         return minimumTime > 0 ? minimumTime : min(header.created, maximumTime)
     }
 
-    /// True if the log has deleted entries that the bound asks for. Called for the oldest segment.
+    /// True if the log no longer has the place that the bound names. Must be called for the oldest segment.
     fileprivate func isBegunAfter(_ bound: HistoryBound) -> Bool {
         switch bound {
         case .oldest, .end, .xid: false

@@ -13,7 +13,7 @@ struct ImportOrder {
     private var open: Open?
     private var lastCommit = LSN.zero
 
-    /// Starts anew, because the WAL may go back in a new epoch.
+    /// Forgets earlier transactions, because LSNs may decrease in a new epoch.
     mutating func beginEpoch() { self = ImportOrder() }
 
     /// Checks one part, or a whole transaction.

@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// A relation line after parsing.
+/// Line of an export that describes a relation, after parsing.
 struct ImportedRelation {
     let known: RecordedRelation
     let encoded: [UInt8]
@@ -95,7 +95,8 @@ extension JSONScanner {
     }
 }
 
-/// A change line after parsing. The images lie one after the other in the importer's buffer, most in their final place.
+/// Line of an export that describes a change, after parsing. Its images lie one after the other in the importer's
+/// buffer, most in their final place.
 struct ImportedChange {
     private let expectedOffset: UInt64
     private var offset: UInt64?

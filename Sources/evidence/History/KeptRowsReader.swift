@@ -16,7 +16,9 @@ struct KeptRowsReader: ~Copyable {
     private var notes: ArraySlice<KeptRows> = []
     private var place = Place(offset: 0, epoch: 0)
 
-    /// - Parameter tables: keys of the wanted tables; entries without any of them may be skipped. Empty means all
+    /// Opens a reader at the log's beginning.
+    ///
+    /// - Parameter tables: keys of the wanted tables. The reader may skip entries without any of them. Empty means all
     ///   tables.
     init(_ log: HistoryLog, of tables: [UInt64] = []) throws {
         let keys = tables.isEmpty ? [RowKey.kept] : tables.map { RowKey.kept(table: $0) }
@@ -66,7 +68,7 @@ struct KeptRowsReader: ~Copyable {
 }
 
 extension KeptRows {
-    /// Returns the rows in masked form, in the same form.
+    /// Returns the rows with masked values, in the log's encoding.
     func masked(by masks: MaskedRelation) throws(ByteError) -> KeptRows {
         var shown = self
         for index in rows.indices where !rows[index].isForgotten {

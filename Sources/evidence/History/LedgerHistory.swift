@@ -26,7 +26,8 @@ public struct RecordedNote: Sendable, Equatable {
     public var bindings: [ListedBinding] { ListedBinding.all(in: note.bindings, of: whole.bindings) }
 }
 
-/// Query for notes: all of a window, or those of one user or socket. Always includes notes about missing notes.
+/// Query for notes: all of a window, or those of one user or socket. The result always includes notes about missing
+/// notes.
 public struct LedgerQuery: Sendable {
     public var from: HistoryBound?
     public var to: HistoryBound?
@@ -80,13 +81,15 @@ extension HistoryLog {
 
 /// A channel from its join to its end, as the ledger records it.
 public struct Attendance: Sendable {
+    /// Record of a channel's end.
     public enum End: Sendable, Equatable {
-        /// No end is recorded. The channel may still be there.
+        /// No end is recorded. The channel may still be connected.
         case none
-        /// The channel left. The hub had sent it every change before `before`.
+        /// The channel left. The hub had sent it every change before `before`. The client had acknowledged every change
+        /// before `received`.
         case left(before: UInt64, received: UInt64, time: Int64, reason: String)
-        /// The hub stopped without recording an end. The hub had sent every change before `sentBefore`, and began anew
-        /// at `behind`.
+        /// The hub stopped without recording an end, and started again at the place `behind`. Before it stopped, it had
+        /// sent every change before `sentBefore`.
         case cut(sentBefore: UInt64, behind: UInt64, time: Int64)
         /// Notes are missing for lack of room, perhaps one about the channel's end. The hub had sent every change
         /// before `sentBefore`; nothing is known about later changes. `behind` is the place of the gap in the notes.
@@ -102,18 +105,18 @@ public struct Attendance: Sendable {
     public var losses: [RecordedNote] = []
     /// Place in the log by which the client had certainly reached the end of its catch-up; nil if no note records that.
     public internal(set) var caughtUpBy: UInt64?
-    /// Place in the log by which the client had certainly passed the change that the book is limited to; nil if no note
-    /// records that.
+    /// Place in the log by which the client had certainly passed the change to which the `AttendanceBook` is limited;
+    /// nil if no note records that.
     public internal(set) var passedBy: UInt64?
 
     init(_ joined: RecordedNote) { self.joined = joined }
 
     public var session: UInt64 { joined.note.session }
-    /// True for a request over HTTP that the hub answered at once.
+    /// True for an HTTP request for changes, which the hub has answered.
     public var isAnswer: Bool { joined.note.event == .answered }
     public var channel: UInt32 { joined.note.channel }
     var loop: UInt64 { session & LedgerNote.loopBits }
-    /// Offset of the first change that the channel is to receive.
+    /// Offset of the first change that the channel should receive.
     public var since: UInt64 { joined.note.offset }
 
     /// Returns the note with the claims that the channel had at a change.
@@ -121,9 +124,9 @@ public struct Attendance: Sendable {
         renewals.last { $0.note.offset <= offset } ?? joined
     }
 
-    /// Returns a place in the log by which the client had certainly reached a change during its catch-up: one from
-    /// before its return, or one committed before it had caught up. Rights at any time until that place may have
-    /// decided if the hub sent the change. Nil if the client was connected at the change.
+    /// Returns the place in the log by which the client had certainly passed a change that it received during its
+    /// catch-up. The rights at any time until that place may have decided if the hub sent the change. Returns `.max` if
+    /// no note records the place, and nil if the client was connected at the change.
     public func catchUpEnd(to offset: UInt64) -> UInt64? {
         guard since < joined.place, joined.note.event != .stands, !isAnswer else { return nil }
         if let caughtUpBy, caughtUpBy <= offset { return nil }
@@ -136,19 +139,22 @@ public struct Attendance: Sendable {
         return [first] + renewals.filter { $0.place > first.place && $0.place <= place && $0.note.offset > offset }
     }
 
-    /// Result of the ledger for a change that the channel's bindings match and its claims allow.
+    /// Statement of the ledger about a change that the channel's bindings match and its claims allow.
     public enum Reach: Sendable, Equatable {
         /// The channel joined after the change.
         case notYet
+        /// The hub sent the change while the client was connected.
         case sent(isReceived: Bool)
-        /// The hub sent the change after the client had come back and resumed.
+        /// The hub sent the change after the client had reconnected and resumed.
         case sentLater(isReceived: Bool)
         /// The channel ended before it reached the change.
         case endedBefore
-        /// The hub stopped meanwhile, or notes are missing. Nothing records if the channel reached the change.
+        /// The hub stopped, or notes are missing. No note records if the channel reached the change.
         case unknown
     }
 
+    /// Returns if, and when, the channel reached the change.
+    ///
     /// - Parameter committed: commit time of the change.
     public func reach(of offset: UInt64, committed: Int64) -> Reach {
         guard since <= offset else { return .notYet }
@@ -174,7 +180,7 @@ public struct Attendance: Sendable {
 
 /// Collection of the channels in the ledger.
 public struct AttendanceBook: Sendable {
-    /// Longest time from a channel's end to a change at which the book still lists the channel.
+    /// Longest time in microseconds from a channel's end to a change at which the book still lists the channel.
     public static let goneMicroseconds: Int64 = 3_600_000_000
 
     /// Change that limits the book: only channels that the change concerns are kept.
@@ -202,7 +208,7 @@ public struct AttendanceBook: Sendable {
     private var reached: [UInt64: LedgerNote] = [:]
     /// Ranges of changes whose deliveries are not all recorded, by loop.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
-    /// Place of the first note that is written only by a ledger with joins.
+    /// Place of the first note which shows that joins were recorded from there on; nil if there is none.
     private var keptFrom: UInt64?
     /// Last refusal of each user who has not joined since, for a book that is limited to a change.
     private var refused: [RefusedKey: RecordedNote] = [:]
@@ -227,6 +233,8 @@ public struct AttendanceBook: Sendable {
     /// Creates a book without notes; the caller adds them.
     public init() { concern = nil }
 
+    /// Adds a note.
+    ///
     /// - Parameter place: offset of the next change after the note.
     public mutating func add(_ note: LedgerNote, at place: UInt64) {
         add(RecordedNote(note: note, epoch: 0, place: place))
@@ -235,14 +243,14 @@ public struct AttendanceBook: Sendable {
     /// True if joins were being recorded at the offset. A client that is not in the book then was not connected.
     public func isKept(at offset: UInt64) -> Bool { keptFrom.map { $0 <= offset } ?? false }
 
-    /// Refusals of users who were refused before the change of the book and had not joined since, the last one of each
-    /// user and topic, in the order of the log. The topic is empty if the socket was refused.
+    /// Last refusal of each user and topic before the change of the book, if the user had not joined since. The order
+    /// is that of the log. The topic is empty if the hub refused the socket.
     public var refusals: [RecordedNote] {
         refused.values.sorted { ($0.place, $0.note.time, $0.note.session) < ($1.place, $1.note.time, $1.note.session) }
     }
 
-    /// Notes a refusal before the change. Users without a name cannot be told apart, and a list of older refusals would
-    /// say nothing about the change.
+    /// Records a refusal before the change. Leaves out users without a name, who cannot be told apart, and refusals
+    /// long before the change, which say nothing about it.
     private mutating func refuse(_ recorded: RecordedNote) {
         guard let concern, recorded.place <= concern.offset, !recorded.note.subject.isEmpty else { return }
         guard concern.subject.map({ $0 == recorded.whole.subject }) ?? true,
@@ -289,7 +297,7 @@ public struct AttendanceBook: Sendable {
         return reached.offset
     }
 
-    /// Records that everything that the channel's loop serves has reached an offset.
+    /// Records that the channel's loop has sent everything before an offset to all its channels.
     private mutating func come(_ place: Int, _ reached: RecordedNote) {
         guard let attendance = known[place], attendance.loop == UInt64(reached.note.channel),
             reached.note.time > attendance.joined.note.time
@@ -304,13 +312,13 @@ public struct AttendanceBook: Sendable {
         if known[place]?.passedBy == nil { known[place]?.passedBy = note.place }
     }
 
-    /// Puts the channel in doubt: notes of its loop are missing, perhaps notes about the channel.
+    /// Marks the channel's end as unknown: notes of its loop are missing, perhaps notes about the channel.
     private mutating func doubt(_ place: Int, _ missed: RecordedNote) {
         let sent = sentBefore(known[place])
         known[place]?.end = .missed(sentBefore: sent, behind: missed.place, time: missed.note.time)
     }
 
-    /// Ends the doubt about a channel that is still there.
+    /// Removes the mark that the end is unknown, because a later note shows that the channel is still connected.
     private mutating func confirm(_ place: Int, _ stands: RecordedNote) {
         guard let attendance = known[place], case .missed(_, let behind, _) = attendance.end else { return }
         known[place]?.end = .none
@@ -319,7 +327,7 @@ public struct AttendanceBook: Sendable {
             holder.whole.claims != stands.whole.claims || holder.note.subject != stands.note.subject
                 || holder.note.role != stands.note.role
         else { return }
-        // The note of its renewed token is among the missing ones.
+        // The note about the renewed token is among the missing ones.
         var renewed = stands
         renewed.note.offset = behind
         known[place]?.renewals.append(renewed)

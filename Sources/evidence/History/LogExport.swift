@@ -19,7 +19,7 @@ public struct LogExport: ~Copyable {
     private var reader: EventLogReader
     /// End of the export; for a window with an end time, the end of the last transaction in the window.
     private let endOffset: UInt64
-    /// Offsets that are exported, as far as known beforehand.
+    /// Range of offsets to export, as known before the export runs.
     public let offsets: Range<UInt64>
     private let masking: Masking
     private var names: TableNames
@@ -360,7 +360,7 @@ struct ExportedRelation {
 /// Check that a part can be written as values and rebuilt from them, byte for byte.
 enum PartCheck {
     static func isPlain(_ payload: RawSpan, _ entry: EventLogEntry, _ relations: [UInt64: ExportedRelation]) -> Bool {
-        // The flags, of which this version knows one.
+        // The second byte has the flags. This version knows one of them.
         guard payload.byteCount > 1, payload.byte(1) & ~1 == 0, var part = try? TransactionPart(payload),
             part.changeCount == entry.changeCount, isText(part.info.origin)
         else { return false }

@@ -38,7 +38,7 @@ public final class LogImport {
     private var written: Set<UInt64> = []
     private var writtenIn: UInt64 = 0
     private var part: OpenPart?
-    /// Number of the line that completed the part. The import appends the part when the next line comes.
+    /// Number of the line that completed the part. The import appends the part when it reads the next line.
     private var partEnd = 0
     private var payload = ByteWriter(capacity: 64 << 10)
     private var isEnded = false
@@ -289,7 +289,8 @@ public final class LogImport {
         partEnd = lines
     }
 
-    /// Appends a complete part. Called with the line after its last one, when a large line is no longer in memory.
+    /// Appends a complete part. The import calls this only with the next line, when a large line is no longer in
+    /// memory.
     private func appendWholePart() throws {
         guard let part, part.left == 0 else { return }
         do {
@@ -411,7 +412,7 @@ struct ImportFields {
         return time
     }
 
-    /// Returns a number of 64 bits from a text. Numbers of JavaScript cannot hold 64 bits, so an export has texts.
+    /// Returns a number of 64 bits from a text. Numbers of JavaScript cannot hold 64 bits, so exports contain texts.
     func hex(_ name: String) throws -> UInt64 {
         guard let number = UInt64(try text(name), radix: 16) else { throw Refused("\(name) is no hexadecimal number") }
         return number

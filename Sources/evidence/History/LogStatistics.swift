@@ -81,11 +81,13 @@ public struct LogStatistics: Sendable {
     private var largestOnes: Largest<Transaction>
     private var largestChanges: Largest<LargeChange>
 
-    // The transaction that is being counted
+    // State of the transaction that is being counted.
     private var current: Transaction?
     private var currentNumber: UInt64 = 0
     private var placeOfTransaction: Int?
 
+    /// Creates empty statistics.
+    ///
     /// - Parameter top: number of largest transactions, and of largest rows, to keep.
     public init(by grouping: Grouping, top: Int) {
         self.grouping = grouping
@@ -172,7 +174,7 @@ extension LogStatistics.Group {
 }
 
 extension LogStatistics.Count {
-    /// Counts a change. Transaction 0 does not count as a transaction.
+    /// Counts a change. `transaction` is the number of its transaction; 0 means none.
     fileprivate mutating func add(_ operation: Operation, _ size: UInt64, _ transaction: UInt64) {
         operations[operation.place] += 1
         changes += 1
@@ -261,7 +263,8 @@ extension HistoryReader {
         }
     }
 
-    /// Facts about changes like the last one, valid within one part of a transaction.
+    /// Facts about the last change, which also hold for changes with the same relation and operation in the same part
+    /// of a transaction.
     private struct Sight {
         var isKnown = false
         var relation: UInt64 = 0

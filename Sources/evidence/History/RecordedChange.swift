@@ -10,15 +10,17 @@ public struct RecordedChange: Sendable {
     public var index: UInt32
     public var operation: Operation
     public var oldImage: OldImage
-    /// Truncate: bit 0 CASCADE, bit 1 RESTART IDENTITY. Message: bit 0 transactional.
+    /// Options of a truncate (bit 0 CASCADE, bit 1 RESTART IDENTITY) or of a message (bit 0 transactional).
     public var options: UInt8
-    /// Nil for a message.
+    /// Schema of the row; nil for a message.
     public var relation: RecordedRelation?
-    /// Old image; empty if the change has none. The same holds for `new`.
+    /// Values of the row before the change; empty if the change has none.
     public var old: [RowValue]
+    /// Values of the row after the change; empty if the change has none.
     public var new: [RowValue]
-    /// A message's prefix and content.
+    /// Prefix of a message.
     public var prefix: [UInt8] = []
+    /// Content of a message.
     public var content: [UInt8] = []
 
     /// Commit time; nil for a message outside of transactions, because PostgreSQL sends no time for it.
@@ -27,7 +29,7 @@ public struct RecordedChange: Sendable {
     /// Row after the change, or the deleted row.
     public var row: [RowValue] { operation == .delete ? old : new }
 
-    /// Columns and values of the key, as far as the change contains them.
+    /// Columns and values of the row's key, except for values that the change does not contain.
     public var key: [(column: Int, value: RowValue)] {
         guard let relation, operation != .truncate else { return [] }
         return relation.keyColumns.compactMap { column in
@@ -100,7 +102,7 @@ public struct RecordedGap: Sendable, Equatable {
     public var gap: Gap
 }
 
-/// A presence event: a client came to a topic, left it, or changed its state.
+/// A presence event: a client appeared in a topic, left it, or changed its state.
 public struct RecordedPresence: Sendable, Equatable {
     /// Offset of the next change after the event.
     public var offset: UInt64

@@ -2,7 +2,7 @@ import Bytes
 import Change
 import EventLog
 
-/// Access to deliveries that are in the log one by one (`ledger = full`).
+/// Access to the deliveries of single changes, which a log with `ledger = full` records.
 extension HistoryLog {
     /// Visits all deliveries of one change, in the order of the log. The cost depends on the deliveries of nearby
     /// changes.
@@ -57,10 +57,11 @@ extension HistoryLog {
     }
 }
 
-/// Channels that a change was sent to, as far as the log records deliveries.
+/// Channels to which a change was sent, according to the recorded deliveries.
 public struct DeliveryRecord: Sendable {
     public enum Finding: Sendable, Equatable {
-        /// Deliveries to the channel are not recorded, or the channel had ended. Anything known about it is derived.
+        /// Deliveries to the channel are not recorded, or the channel had ended. Only other notes can show if it
+        /// received the change.
         case none
         case sent(at: Int64)
         /// The log has all deliveries to the channel, and the change is not among them.
@@ -92,7 +93,7 @@ public struct DeliveryRecord: Sendable {
     public var count: Int { times.count }
 
     public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
-        // A change that was matched after the socket stopped taking data was never sent.
+        // A change that was matched after the client had stopped receiving was never sent.
         if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
         if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }

@@ -35,8 +35,9 @@ public enum RowNameError: Error, Sendable, Equatable {
 public struct RowVersion: Sendable {
     public struct Difference: Sendable {
         public var column: Int
-        /// Nil if the log does not have the value.
+        /// Value before the change; nil if the log does not have it.
         public var before: RowValue?
+        /// Value after the change.
         public var after: RowValue
     }
 
@@ -75,21 +76,24 @@ public struct RowHistory: ~Copyable {
     private let name: RowName
     private let families: TableFamilies
     private let tables: Set<TableFamilies.Identity>
-    /// Keys of the row, each with its last known state. The state is empty if the row is gone.
+    /// Keys of the row, each with its last known values. The values are empty if the row was deleted, or if they are
+    /// unknown.
     private var states: [Place: State] = [:]
     /// Keys of rows that changed since the last gap. A reader of a table sees a transaction slightly later than its
     /// commit, so a reading of these rows may be older than the change.
     private var changed: Set<Place> = []
-    /// LSN of the last truncate of each table. Nobody can read a table during its truncate.
+    /// LSN of the last truncate of each table. A table cannot be read during its truncate.
     private var emptied: [TableFamilies.Identity: LSN] = [:]
     private var keysByRelation: [UInt64: [RowValue]?] = [:]
 
+    /// Opens the log to read the versions of a row.
+    ///
     /// - Parameter noting: called with each entry's offset; an error that it throws ends the reading.
     public init(
         _ log: HistoryLog, _ table: TableName, _ name: RowName, _ query: HistoryQuery,
         noting: ((UInt64) throws -> Void)? = nil
     ) throws {
-        // Comes first: if retention has deleted the window, the table must not be reported as unknown.
+        // The window must be found first: if retention has deleted it, the table must not be reported as unknown.
         let window = try log.window(from: query.from, to: query.to)
         let families = try TableFamilies(log, withKept: true)
         let tables = families.tables(called: table)

@@ -19,12 +19,14 @@ public struct RowAsOf: Sendable {
     public let offset: UInt64
     public let witness: Witness
     public let key: String
-    /// Values by the names that the table's columns had then; nil if the log does not have the value.
+    /// Values by the names that the table's columns had at the witness. `json` is nil if the log does not have the
+    /// value.
     public let values: [(name: String, json: String?)]
     /// Values as PostgreSQL writes them; nil if NULL or unknown.
     public let texts: [String?]
-    /// Values as PostgreSQL sent them, masked where needed. `relation` is the schema that the row had.
+    /// Values as PostgreSQL sent them, masked where needed.
     public let row: [RowValue]
+    /// Schema that the row had at the witness.
     public let relation: RecordedRelation
 }
 
@@ -36,7 +38,7 @@ public enum TableAsOfError: Error, Sendable, Equatable {
     case tooManyRows(most: Int)
 }
 
-/// The rows that a table had at a place in the log, as far as the log shows them.
+/// Rows that a table had at a place in the log, reconstructed from the log.
 ///
 /// The last change of a row before the place shows the row. If there is none, the first change after the place shows
 /// the row that it found (an insert found none). If the log has no change of the row at all, a reading from the
@@ -54,6 +56,8 @@ public struct TableAsOf: ~Copyable {
     private let masking: Masking
     private let mostRows: Int
 
+    /// Reconstructs the rows of a table.
+    ///
     /// - Parameter noting: called with each entry's offset; an error that it throws ends the reading.
     public init(
         _ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int,
@@ -121,7 +125,7 @@ public struct TableAsOf: ~Copyable {
         guard tables[identity]?.isWithin(mostRows) ?? true else { throw TableAsOfError.tooManyRows(most: mostRows) }
     }
 
-    /// Takes the parts that stand before this change in the log.
+    /// Applies the parts of readings that precede this change in the log.
     private mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
         while let part = try kept.next(before: offset) {
             if shown == nil {
@@ -149,10 +153,10 @@ public struct TableAsOf: ~Copyable {
     /// Number of rows that existed but are not shown, because their values were removed from the log.
     public var forgottenCount: Int { table?.forgottenCount ?? 0 }
     public var count: Int { table?.rows.count ?? 0 }
-    /// True if `isWhole` holds only provided that the table was published all the time between the place and the
-    /// reading. A change that was not published is in no log.
+    /// True if `isWhole` is reliable only on the condition that the table was published all the time between the place
+    /// and the reading. A change that was not published is in no log.
     public var isWholeIfPublished: Bool { table?.isWholeIfPublished ?? false }
-    /// True if these are all rows of the table, under the condition that `isWholeIfPublished` states.
+    /// True if these are all rows of the table, on the condition that `isWholeIfPublished` states.
     public var isWhole: Bool { table?.isWhole ?? false }
 
     private func described(_ row: TableRows.Row) -> RowAsOf {
@@ -196,7 +200,7 @@ private struct KeptParts: ~Copyable {
         areThere = first != nil
     }
 
-    /// Returns the next part that stands before this change.
+    /// Removes and returns the next part that precedes this change in the log; nil if there is none.
     mutating func next(before offset: UInt64) throws -> KeptPart? {
         guard let part = waiting, part.offset <= offset else { return nil }
         waiting = try Self.next(&reader, families, wanted)

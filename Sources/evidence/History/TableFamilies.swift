@@ -8,6 +8,8 @@ import EventLog
 struct TableFamilies {
     /// One table of one database.
     struct Identity: Hashable {
+        /// Number of changes of the database before the schema, such as a switch to another database or a restored
+        /// backup.
         var era: Int
         var oid: UInt32
     }

@@ -20,6 +20,7 @@ struct TableRows {
     private var forgotten: Set<ForgottenMark> = []
     /// Keys of rows that were deleted or got another key. Kept only if a reading may show such a row.
     private var gone: Set<[RowValue]> = []
+    /// True if the log has readings of the table, which may show rows in `gone`.
     private let keepsTrack: Bool
     /// Keys of rows whose first change after the place was seen.
     private var settled: Set<[RowValue]> = []
@@ -38,7 +39,8 @@ struct TableRows {
     }
 
     var isWhole: Bool { emptied != nil || wasRead }
-    /// True if the rows are complete only provided that every change reached the log. The publication decides that.
+    /// True if the rows are complete only on the condition that every change reached the log, which the publication
+    /// decides.
     var isWholeIfPublished: Bool { emptied == nil && wasRead }
     var forgottenCount: Int { forgotten.count }
 
@@ -106,7 +108,7 @@ struct TableRows {
 
     // MARK: After the place
 
-    /// Takes a change after the place. The first change of a row shows the row that it found.
+    /// Applies a change after the place. The first change of a row shows the values that the row had at the place.
     mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
         if let left = change.forgotten {
             settledMarks.formUnion([left.old, left.new].compactMap { $0 })

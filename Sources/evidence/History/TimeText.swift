@@ -25,8 +25,8 @@ public enum TimeText {
         return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
     }
 
-    /// Returns microseconds since 1970, or nil. A text without a zone is a local time: `zone` returns the local offset
-    /// in seconds for it.
+    /// Returns microseconds since 1970; nil if the text is not a time. A text without a zone is a local time: `zone`
+    /// returns the local offset in seconds for it.
     public static func parse(_ text: some StringProtocol, zone: (Int64) -> Int64 = { _ in 0 }) -> Int64? {
         var scanner = Scanner(rest: Array(text.utf8)[...])
         guard let year = scanner.number(4), scanner.take("-"), let month = scanner.number(2), scanner.take("-"),

@@ -4,12 +4,12 @@ import Change
 /// Rules that decide by name which columns are masked. The last rule that fits a column wins.
 ///
 /// ```
-/// # one rule a line
-/// *.pin                   any table's column pin        (so does: pin)
-/// patients.diagnosis      of the table in any schema
+/// # one rule per line
+/// *.pin                   column pin of any table       (as does: pin)
+/// patients.diagnosis      column of the table in any schema
 /// app.patients.*          every column of a table
-/// !public.notes.email     not this one
-/// !*                      nothing of what stands above, the usual names neither
+/// !public.notes.email     exception: this column is not masked
+/// !*                      cancels all rules above, and the usual ones
 /// ```
 ///
 /// `*` stands for any characters. Upper and lower case are equal, and so are `_`, `-` and a space. Names with dots,
@@ -22,6 +22,8 @@ public struct MaskRules: Sendable, Hashable {
         var column: NamePattern
         var isException: Bool
 
+        /// True if the rule applies to this column of the table.
+        ///
         /// - Parameter name: normalized by `NamePattern.small`.
         func fits(_ name: [UInt8], of tableName: TableName) -> Bool {
             column.fits(name) && (table?.fits(NamePattern.small(tableName.name)) ?? true)
@@ -159,6 +161,8 @@ struct NamePattern: Sendable, Hashable {
         name.lowercased().utf8.map { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: " ") ? UInt8(ascii: "_") : $0 }
     }
 
+    /// True if the name matches the pattern.
+    ///
     /// - Parameter name: normalized by `NamePattern.small`.
     func fits(_ name: [UInt8]) -> Bool {
         guard let first = pieces.first, let last = pieces.last, name.starts(with: first) else { return false }

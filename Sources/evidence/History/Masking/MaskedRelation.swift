@@ -39,7 +39,7 @@ struct MaskedRelation: Sendable {
     }
 }
 
-/// Unmasked original of a masked change, for code that judges the change and shows nothing of it.
+/// Unmasked original of a masked change, for code that evaluates policies on the change and shows none of its values.
 final class MaskSeal: Sendable {
     let whole: RecordedChange
     let masks: MaskedRelation

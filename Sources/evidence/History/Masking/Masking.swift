@@ -1,11 +1,11 @@
 import Bytes
 import Change
 
-/// Choice of the values of a log that are masked: rules, columns to hide in addition, and columns the user asked to
-/// see.
+/// Choice of the values of a log that are masked: rules, columns to hide in addition, and columns that the user asked
+/// to see.
 ///
-/// A log is opened with one (`HistoryLog`). Everything read from the log is masked, so no command can forget to mask.
-/// Equal values have equal marks within one run of a program. Marks of two runs differ, unless the user gives a key.
+/// Each `HistoryLog` has one. Everything read from the log is masked, so no command can forget to mask. Equal values
+/// have equal marks within one run of a program. Marks of two runs differ, unless the user gives a key.
 public final class Masking: Sendable {
     public let rules: MaskRules
     /// Columns that are hidden whatever the rules say.
@@ -14,6 +14,8 @@ public final class Masking: Sendable {
     public let shown: [ColumnMask]
     private let key: SipHash
 
+    /// Creates a masking by rules, with columns to hide or show in any case.
+    ///
     /// - Parameter key: secret from which marks are made. With the same key, marks are the same in every run.
     public init(
         _ rules: MaskRules = .usual, hiding hidden: [ColumnMask] = [], showing shown: [ColumnMask] = [],
@@ -25,11 +27,11 @@ public final class Masking: Sendable {
         self.key = SipHash(key: key ?? (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
     }
 
-    /// Masking that hides nothing, for code that shows nothing to anybody.
+    /// Masking that hides nothing, for code that shows no values.
     public static let nothing = Masking(.none)
 
-    /// True if a column, or a name inside a value, is masked. All names of a table count: a column that is masked under
-    /// one of them is masked under all. The same holds for columns that the user asked to see.
+    /// True if a column, or a name inside a value, is masked. `tables` are all names of the table: a column that is
+    /// masked under one of them is masked under all. The same holds for columns that the user asked to see.
     public func masks(_ column: String, of tables: some Collection<TableName>) -> Bool {
         if hidden.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return true }
         if shown.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return false }
