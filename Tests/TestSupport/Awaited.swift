@@ -20,7 +20,8 @@ public final class Awaited<Value: Sendable>: Sendable {
     }
 }
 
-/// Asks repeatedly until `holds` is true. Returns false after three minutes, which only a stalled machine needs.
+/// Evaluates `holds` repeatedly until it is true. Returns false after three minutes, which only happens on a stalled
+/// machine.
 public func eventually(_ holds: () throws -> Bool) rethrows -> Bool {
     for _ in 0..<18_000 {
         if try holds() { return true }

@@ -1,7 +1,7 @@
 import Bytes
 
-/// Messages that PostgreSQL 15 sent to `pg_recvlogical` (protocol 2, streaming, messages) during these events on `t(id,
-/// v, n)`, `u(id, v, m mood)` and `full_rows(id, v)`:
+/// Messages that PostgreSQL 15 sent to `pg_recvlogical` (protocol 2, streaming, messages) for the events below. The
+/// tables are `t(id, v, n)`, `u(id, v, m mood)` and `full_rows(id, v)`.
 ///
 /// * Session A, for the origin `elsewhere`, began transaction 748, inserted into `t`, wrote much into a table that is
 ///   not published, and rolled back to a savepoint before all that.

@@ -2,11 +2,11 @@ import Embedded
 import Foundation
 import Postgres
 
-/// The two logins of a hub, made by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as an operator makes them. A
-/// superuser would hide missing rights, so no test of policies uses one.
+/// The two logins of a hub, created by `sql/040_hub_role.sql` and `sql/045_policy_role.sql` as operators create them.
+/// No test of policies uses a superuser, who would hide missing rights.
 ///
-/// Roles belong to the whole cluster and tests change them. So each database has its own pair with other names, made by
-/// the same files in place of `tidewire` and `tidewire_policies`.
+/// Roles belong to the whole cluster, and tests change them. So each database has its own pair of logins with other
+/// names, created by the same files in place of `tidewire` and `tidewire_policies`.
 public struct DocumentedLogins: Sendable {
     public let hubName: String
     public let policyName: String
@@ -18,8 +18,8 @@ public struct DocumentedLogins: Sendable {
 }
 
 extension TestDatabase {
-    /// Makes both logins. `clients` are the roles named by tokens; the logins can become these roles as they can become
-    /// `anon`.
+    /// Creates both logins. `clients` are roles that tokens name. The logins may become these roles, just as they may
+    /// become `anon`.
     public func documentedLogins(becoming clients: [String] = []) throws -> DocumentedLogins {
         let (hub, policies) = ("hub_" + name, "policies_" + name)
         for (prefix, role, login) in [("040_", "tidewire", hub), ("045_", "tidewire_policies", policies)] {
@@ -35,7 +35,7 @@ extension TestDatabase {
 }
 
 extension String {
-    /// Returns the text with `login` wherever `role` is a whole word, not a part of another word or of a dotted name.
+    /// Returns the text with `role` replaced by `login`, where `role` is a whole word and not part of a dotted name.
     fileprivate func naming(_ login: String, insteadOf role: String) -> String {
         let isOfAName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" || $0 == "." } ?? false

@@ -3,7 +3,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Directory in memory that fails in every way a disk can: on demand, and the same way every time.
+/// Directory in memory that fails in every way in which a disk can. Tests request the failures, and each run has the
+/// same ones.
 ///
 /// The directory keeps two states: the contents that the process sees, and those that a power cut would leave. `sync`
 /// copies from the first to the second. `powerCut` chooses by its seed, page by page, which unsynced data survives.
@@ -12,12 +13,13 @@ public final class FaultyStorage: StorageDirectory {
 
     /// Failures of the next operations.
     public struct Faults: Sendable {
-        /// Number of operations of this kind that succeed before one fails with the code. Nil: none fails.
+        /// Number of writes that succeed before one fails with the code; nil if none fails.
         public var failWriteAfter: Int?
+        /// Number of syncs that succeed before one fails with the code; nil if none fails.
         public var failSyncAfter: Int?
-        /// Number of opens for reading and directory listings that succeed before one fails.
+        /// Number of opens for reading and directory listings that succeed before one fails; nil if none fails.
         public var failOpenAfter: Int?
-        /// Number of reads of files and of their sizes that succeed before one fails.
+        /// Number of reads of files and of their sizes that succeed before one fails; nil if none fails.
         public var failReadAfter: Int?
         public var code: Int32 = EIO
         /// Number of bytes that a failing write leaves behind.
@@ -78,10 +80,10 @@ public final class FaultyStorage: StorageDirectory {
     public var openCount: Int { shared.withLock { $0.opens } }
     public var readCount: Int { shared.withLock { $0.reads } }
 
-    /// Simulates the death of the process on a living machine: all its writes are still seen, and its locks are gone.
+    /// Simulates the end of the process on a running machine: all its writes stay visible, and its locks are released.
     public func processDied() { shared.withLock { $0.locked = [] } }
 
-    /// Simulates the death of the machine: chance decides which unsynced pages, sizes and names are kept.
+    /// Simulates a power failure of the machine: chance decides which unsynced pages, sizes and names are kept.
     public func powerCut(_ random: inout SeededRandom) {
         var generator = random
         shared.withLock { shared in
@@ -256,7 +258,7 @@ public final class FaultyStorage: StorageDirectory {
         return contents.reduce(0) { $0 + $1.state.withLock { $0.seen.count } }
     }
 
-    /// Number of bytes that the files may still grow by; nil without a limit.
+    /// Number of bytes by which the files may still grow; nil without a limit.
     func room() -> Int? {
         guard let capacity = shared.withLock({ $0.faults.capacity }) else { return nil }
         return max(0, capacity - usedBytes)

@@ -4,8 +4,8 @@ import Synchronization
 private let applying = Mutex(())
 
 extension TestDatabase {
-    /// Applies the same files as `tidewire db apply`, one caller at a time: two that make the cluster's roles at once
-    /// would collide.
+    /// Applies the same files as `tidewire db apply`. Only one caller runs at a time: two callers that create the
+    /// cluster's roles would collide.
     public func applyFoundation() throws {
         try applying.withLock { _ in
             for file in SQLFile.foundation { try file.apply(connection) }

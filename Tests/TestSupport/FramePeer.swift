@@ -1,7 +1,7 @@
 import Bytes
 import WebSocket
 
-/// Decoder's result for a peer's bytes, with copies of the bytes that the result refers to.
+/// Event that a frame decoder returned for a peer's bytes, with copies of the bytes to which the event refers.
 public enum FrameRecord: Equatable, Sendable {
     case message(MessageKind, [UInt8])
     case ping([UInt8])
@@ -13,13 +13,14 @@ public enum FrameRecord: Equatable, Sendable {
     public static func binary(_ bytes: [UInt8]) -> FrameRecord { .message(.binary, bytes) }
 }
 
-/// Passes bytes to a decoder like a connection: bytes that are not consumed stay, and later bytes follow them.
+/// Peer that passes bytes to a decoder like a connection: it keeps bytes that the decoder does not consume, and appends
+/// later bytes to them.
 public struct FramePeer: ~Copyable {
     private var decoder: FrameDecoder
     private let inflater = Inflater()
     private var held: [UInt8] = []
     public private(set) var records: [FrameRecord] = []
-    /// Number of bytes that the decoder asked for last.
+    /// Number of bytes for which the decoder asked last.
     public private(set) var wanted = 0
 
     public init(_ rules: FrameDecoder.Rules) { decoder = FrameDecoder(rules) }

@@ -44,7 +44,7 @@ public enum HelpTexts {
         return faults
     }
 
-    /// True for "these channels" and "those who", if the sentence itself has already named the noun.
+    /// True for "those who", and for "these" before a noun that the sentence has already named.
     private static func isExplained(_ word: String, _ words: [String]) -> Bool {
         guard let place = words.firstIndex(of: word), place + 1 < words.count, place > 0 else { return false }
         return word == "those" && words[place + 1] == "who"

@@ -2,11 +2,10 @@ import Glibc
 import Synchronization
 import System
 
-/// Runs a test on a thread of its own, as one of a limited number. Other tests wait for their turn without using a
-/// thread.
+/// Runs a test on its own thread. The number of tests that run at once is limited. A waiting test uses no thread.
 ///
-/// - Parameter isInChain: True if other tests can only run after this one. Such tests go first: otherwise a chain would
-///   wait for all others at each of its links, and would run alone at the end.
+/// - Parameter isInChain: true if other tests can only run after this one. Such tests go first: otherwise a chain of
+///   tests would wait for all others at each of its links, and would run alone at the end.
 func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async throws {
     guard !Turns.isOne else { return try await work() }
     await Turns.ofThisProcess.take(isInChain: isInChain)
@@ -21,8 +20,8 @@ func inTurn(isInChain: Bool, _ work: @Sendable () async throws -> Void) async th
     }
 }
 
-/// Limit on tests that run at once. Most tests wait for a server or a client and block their thread meanwhile. The pool
-/// has one thread for each processor, so it would leave half of the machine idle.
+/// Limit on tests that run at once. Most tests wait for a server or a client, and block their thread while they wait.
+/// Swift's thread pool has one thread for each processor, so it would leave half of the machine idle.
 final class Turns: Sendable {
     @TaskLocal static var isOne = false
     static let ofThisProcess = Turns(asked ?? 2 * Processors.count)

@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Directory of files in memory that keeps everything. A test can declare the disk full for a number of writes; each of
-/// these writes leaves half of its bytes behind, as a disk may.
+/// Directory of files in memory that loses nothing. A test can declare the disk full for a number of writes. Each of
+/// these writes leaves half of its bytes in the file, as on a real disk.
 public final class MemoryDirectory: StorageDirectory {
     private struct State {
         var files: [String: MemoryFile] = [:]

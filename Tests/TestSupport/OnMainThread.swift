@@ -1,4 +1,5 @@
-/// Starts work beside the test on the main thread, which no test blocks. Views run models in the same way.
+/// Starts work on the main thread, which no test blocks, while the test goes on. Views of apps run models on that
+/// thread, too.
 public func onMainThread(_ work: @escaping @MainActor @Sendable () async -> Void) -> Task<Void, Never> {
     Task(name: "beside the test", operation: work)
 }

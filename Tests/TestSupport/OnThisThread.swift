@@ -1,8 +1,8 @@
 import Synchronization
 import System
 
-/// Runs asynchronous work to its end on the calling thread. A test that suspends would wait for the pool's threads,
-/// which other tests block for minutes.
+/// Runs asynchronous work to its end on the calling thread. A test that suspends would have to wait for a thread of
+/// Swift's pool, and other tests block these threads for minutes.
 public func onThisThread<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) throws -> Value {
     let executor = OwnExecutor()
     Task(executorPreference: executor) {

@@ -2,7 +2,7 @@ import Foundation
 
 /// Page of the documentation (README or a file in `docs/`): its code blocks, its links, and the names that it uses.
 public struct Page: Sendable, CustomStringConvertible {
-    /// Fenced block, and the note in the comment above the block.
+    /// Fenced code block, with the note in the comment above it.
     public struct Block: Sendable, CustomStringConvertible {
         public enum Note: Sendable, Equatable {
             /// `<!-- runs -->`, or `<!-- runs on a plain database -->`.

@@ -1,10 +1,12 @@
 import Bytes
 import Change
 
-/// Encoder of `pgoutput` messages of protocol 1 and 2, byte for byte: the reverse of the decoder.
+/// Encoder of `pgoutput` messages of protocol 1 and 2. It writes the bytes that PostgreSQL sends, and so is the reverse
+/// of the decoder.
 ///
-/// PostgreSQL, "Logical Replication Message Formats". The encoder shares no code with the decoder. It also encodes
-/// messages that a server would never send, so that tests can use them. `xid` is given inside a streamed block only.
+/// The format is described in PostgreSQL's "Logical Replication Message Formats". The encoder shares no code with the
+/// decoder. It also encodes messages that a server would never send, so that tests can use them. Callers pass `xid`
+/// only inside a streamed block.
 public enum PgOutput {
     public struct Column: Sendable {
         public var name: String
@@ -143,7 +145,7 @@ public enum PgOutput {
         }
     }
 
-    /// Returns a row image alone.
+    /// Returns the bytes of a row image without a message around it.
     public static func tuple(_ cells: [Cell]) -> [UInt8] {
         var writer = ByteWriter()
         append(cells, to: &writer)

@@ -64,7 +64,7 @@ struct RunningTests {
         }
     }
 
-    /// Limits are meant for an idle machine. A machine that runs much else is at most this many times slower.
+    /// Factor by which a loaded machine may be slower than an idle one, for which the limits are meant.
     private static let slowest: UInt64 = 3
 
     static func began(_ name: String, minutes: Int) -> Int {
@@ -81,6 +81,6 @@ struct RunningTests {
         _ = line.withUnsafeBytes { write(times, $0.baseAddress, $0.count) }
     }
 
-    /// File for each test's running time in milliseconds, without the wait for its turn: `TEST_TIMES=FILE`.
+    /// File that receives each test's running time in milliseconds, without the wait for its turn: `TEST_TIMES=FILE`.
     private static let times = getenv("TEST_TIMES").map { open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644) }
 }

@@ -1,8 +1,8 @@
 import Foundation
 import System
 
-/// Runs a program to its end, and returns its output. Foundation's `Process` is not used, because it has ended whole
-/// test runs: among hundreds of threads and descriptors it read past its own memory.
+/// Runs a program to its end, and returns its output. The function does not use Foundation's `Process`: in a test run
+/// with hundreds of threads and descriptors, that class read beyond its memory and ended the whole run.
 ///
 /// `code` is nil if a signal ended the program.
 public func said(

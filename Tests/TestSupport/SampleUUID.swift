@@ -1,4 +1,4 @@
-/// UUIDs that differ by a number.
+/// UUIDs for tests, each made from a number.
 public enum SampleUUID {
     public static func text(_ number: Int) -> String {
         let digits = String(number, radix: 16)

@@ -23,7 +23,8 @@ public struct SeededRandom: RandomNumberGenerator, Sendable {
     }
 }
 
-/// Argument of a seeded test. If the test fails, the command that repeats it is printed with the seed.
+/// Argument of a seeded test. If the test fails, Swift Testing prints the argument: the command that repeats the test
+/// with this seed.
 public struct Seed: Sendable, ExpressibleByIntegerLiteral {
     public let number: UInt64
     /// File that contains the test, by which `swift test` finds the test.
@@ -40,7 +41,7 @@ extension Seed: CustomStringConvertible, CustomTestStringConvertible {
     public var testDescription: String { "\(number), again with SEED=\(number) swift test --filter \(test)" }
 }
 
-/// Returns the seeds of a seeded test: the usual ones, or the one of `SEED=… swift test`.
+/// Returns the seeds of a seeded test: 1 to `count`, or the one of `SEED=… swift test`.
 public func seeds(_ count: Int, file: String = #fileID) -> [Seed] {
     seeds((1...UInt64(count)).map { $0 }, file)
 }

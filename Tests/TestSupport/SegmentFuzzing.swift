@@ -2,8 +2,8 @@ import Bytes
 import EventLog
 import System
 
-/// Fuzz target of the event log: with any bytes in the directory, opening and reading must give an answer or an error,
-/// and end.
+/// Fuzz target of the event log. Whatever bytes the directory has, opening and reading it must end with an answer or an
+/// error.
 public func fuzzSegment(_ bytes: [UInt8]) {
     use(bytes, sidecar: bytes)
     let header = SegmentHeader(epoch: 1, sequence: 1, baseOffset: 5, baseLSN: 6, created: 7, source: 8)
@@ -11,11 +11,11 @@ public func fuzzSegment(_ bytes: [UInt8]) {
     header.append(to: &writer)
     let head = writer.copied()
     use(head + bytes, sidecar: [])
-    // A random checksum would stop the reader at once, so the checksums are corrected.
+    // A random checksum would stop the reader at its first entry, so the checksums are corrected.
     use(head + withChecksums(bytes, seed: header.checksum), sidecar: bytes)
 }
 
-/// Returns a small valid segment as first input for the fuzzer.
+/// Returns a small valid segment, which is the fuzzer's first input.
 public func storedSegment() -> [UInt8] {
     let storage = FaultyStorage()
     var options = EventLogOptions(source: 8)
@@ -50,7 +50,7 @@ private func use(_ segment: [UInt8], sidecar: [UInt8]) {
         kind: .transaction, changeCount: 1, lsn: .max, time: 1, payload: [UInt8](repeating: 1, count: 9).span.bytes)
     do { try log.flush() } catch { fatalError("a sound disk failed: \(error)") }
     guard log.end.state.position.offset == before + 1 else { fatalError("what was appended is not there") }
-    // The segment is sealed now, so the same bytes are read by the other code path.
+    // The segment is now sealed, so another code path reads the same bytes.
     guard (try? log.roll()) != nil else { fatalError("a sound disk failed") }
     for start in [EventLogStart.oldest, .offset(9), .lsn(9), .time(9), .end] { read(storage, start) }
 }
@@ -60,12 +60,12 @@ private func read(_ storage: FaultyStorage, _ start: EventLogStart) {
     while (try? reader.next()) == true { _ = reader.payload.byteCount }
 }
 
-/// Treats the bytes as entries, one after another, and gives each the correct checksum.
+/// Returns the bytes with correct checksums, treating them as a sequence of entries.
 private func withChecksums(_ bytes: [UInt8], seed: UInt32) -> [UInt8] {
     var bytes = bytes
     var at = 0
     while at + EntryHeader.byteCount <= bytes.count {
-        // Most of these lengths fit into the input.
+        // The lengths are made small, so that most of them fit into the input.
         bytes[at + 2] = 0
         bytes[at + 3] = 0
         let end = at + EntryHeader.byteCount + Int(bytes[at]) + Int(bytes[at + 1]) << 8

@@ -9,8 +9,9 @@ extension Trait where Self == ConditionTrait {
         .enabled("PostgreSQL \(major) or later") { try TestServer.major() >= major }
     }
 
-    /// Requires an earlier major version. From PostgreSQL 18 on, a table cannot be updated if its stored generated
-    /// columns are unpublished and belong to its replica identity (FULL), so there are no such changes to test.
+    /// Requires an earlier major version than this one. PostgreSQL 18 and later refuse updates of a table if its stored
+    /// generated columns are unpublished and belong to its replica identity (FULL). So a test of such updates needs an
+    /// earlier server.
     public static func postgres(before major: Int) -> Self {
         .enabled("a PostgreSQL before \(major)") { try TestServer.major() < major }
     }
@@ -26,7 +27,8 @@ public enum TestServer {
     public static func major() throws -> Int { try TestCluster.shared().connect().serverVersion / 10_000 }
 
     public static func hasICU() throws -> Bool {
-        // Language that initdb adds if it finds ICU. Every catalog has some collation of ICU, so "any" proves nothing.
+        // The language is one that initdb adds if it finds ICU. Every catalog has some ICU collation, so a search for
+        // any proves nothing.
         let found = try TestCluster.shared().connect().execute(
             "SELECT count(*) > 0 FROM pg_collation WHERE collname = 'en-US-x-icu'")
         return found.first?.first == "t"

@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Operation for which a client waited in vain, with errno if there is one.
+/// Error for an operation of a client that did not succeed in time, with errno if there is one.
 public struct ClientFailure: Error {
     public let operation: String
     public let code: Int32
@@ -9,9 +9,9 @@ public struct ClientFailure: Error {
     public init(operation: String, code: Int32) { (self.operation, self.code) = (operation, code) }
 }
 
-/// Blocking TCP client of a server on loopback. It waits at most for `patience` seconds; then the test fails.
+/// Blocking TCP client of a server on loopback. An operation waits at most `patience` seconds; then it throws.
 public final class TestClient: @unchecked Sendable {
-    // One thread at a time uses each client.
+    // Only one thread at a time uses a client.
     public private(set) var descriptor: Int32
 
     public static let patience = 120

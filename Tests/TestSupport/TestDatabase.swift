@@ -19,16 +19,17 @@ public enum TestCluster {
 
     private static let idle = Mutex<[PrivateCluster]>([])
 
-    /// Lends a cluster that no other test uses meanwhile, for tests that end others' connections or change roles. The
-    /// number of clusters is the largest number in use at once.
+    /// Lends a cluster that no other test uses at the same time, for tests that end others' connections or change
+    /// roles. As many clusters exist as were ever lent at once.
     public static func lend<Result>(_ use: (PrivateCluster) throws -> Result) throws -> Result {
         let cluster = try idle.withLock { $0.popLast() } ?? fresh()
         defer { idle.withLock { $0.append(cluster) } }
         return try use(cluster)
     }
 
-    /// Starts another cluster, for a test that stops or breaks it. The client roles belong to the whole cluster. They
-    /// are made before any test runs, as `sql/` makes them, because `sql/` grants nothing to roles that others made.
+    /// Starts another cluster, for a test that stops or damages it. The clients' roles belong to the whole cluster.
+    /// They are created before any test runs, as `sql/` creates them, because `sql/` grants nothing to roles that
+    /// others created.
     public static func fresh(
         _ options: PrivateCluster.Options = .forTests, clientRoles: Bool = true
     ) throws -> PrivateCluster {
@@ -106,7 +107,7 @@ public enum ServerEncoding: String, Sendable, CaseIterable {
     case sqlASCII = "SQL_ASCII"
     case koi8r = "KOI8R"
     case latin1 = "LATIN1"
-    /// Encoding that has two forms of some characters.
+    /// Encoding that can represent some characters in two ways.
     case eucTW = "EUC_TW"
 
     var clause: String { self == .utf8 ? "" : "ENCODING '\(rawValue)' LOCALE 'C' TEMPLATE template0" }
