@@ -8,8 +8,9 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a filter, a line break, and texts separated by line breaks. The texts serve as the canonical forms of the
-/// filter's literals and as the row's values. Texts that PostgreSQL never writes must do no harm either.
+/// Fuzz target of filters. Input: a filter, a line break, and texts separated by line breaks. The texts serve as the
+/// canonical forms of the filter's literals and as the row's values. Texts that PostgreSQL never writes must do no harm
+/// either.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let lines = input(start, count).split(separator: 10, omittingEmptySubsequences: false)

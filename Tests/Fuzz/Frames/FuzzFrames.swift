@@ -9,7 +9,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects the cuts between pieces, a byte that selects the decoder's rules, then frames.
+/// Fuzz target of the frame decoder. Input: a byte that selects the cuts between pieces, a byte that selects the
+/// decoder's rules, then frames.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -40,7 +41,7 @@ private func check(_ record: FrameRecord, isLast: Bool, _ rules: FrameDecoder.Ru
     }
 }
 
-/// Checks that a message is the same after it is written, compressed if that is shorter, and read again.
+/// Writes a message as a frame, compressed if that is shorter, and checks that the decoder returns the same message.
 private func checkComesBack(_ kind: MessageKind, _ bytes: [UInt8], _ rules: FrameDecoder.Rules) {
     var writer = ByteWriter()
     FrameEncoder.append(kind, bytes.span.bytes, compressedBy: deflater, above: 16, to: &writer)

@@ -9,7 +9,7 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects the cuts between pieces, then the bytes of a connection.
+/// Fuzz target of the HTTP parser. Input: a byte that selects the cuts between pieces, then the bytes of a connection.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -25,7 +25,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
 private let limits = HTTPLimits(
     maximumHeadBytes: 512, maximumTargetBytes: 128, maximumHeaders: 8, maximumBodyBytes: 256)
 
-/// Result of a connection.
+/// Result of parsing a connection's bytes.
 private struct Served: Equatable {
     var head = HTTPRequestParser.Outcome.needMore(scanned: 0)
     var body: [UInt8] = []
@@ -42,7 +42,7 @@ private func serve(_ pieces: [[UInt8]]) -> Served {
         served.head = HTTPRequestParser.parse(held.span.bytes, scanned: scanned, limits: limits)
     }
     switch served.head {
-    // The scanned length depends on the pieces only if no bytes arrived.
+    // The scanned length depends on the cuts between pieces, unless no bytes arrived.
     case .needMore: served.head = .needMore(scanned: held.count)
     case .refuse(let refusal): check(refusal.response.bytes(keepAlive: false))
     case .request(let request, let headBytes):
@@ -62,7 +62,7 @@ private func check(_ request: HTTPRequest) {
     }
 }
 
-/// Checks that every line of a head ends in CR LF, and that the head contains none of the client's text.
+/// Checks that every line of a head ends in CR LF, and that the head contains no text of the client.
 private func check(_ response: [UInt8]) {
     let text = String(decoding: response, as: UTF8.self)
     precondition(text.hasPrefix("HTTP/1.1 ") && text.contains("\r\n\r\n"), "not a response: \(text)")

@@ -11,8 +11,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects the type, then the value's text. `json` itself is left out, because PostgreSQL has
-/// checked it and the hub passes it through.
+/// Fuzz target of JSON values. Input: a byte that selects a PostgreSQL type, then a value's text. The type `json` is
+/// left out, because PostgreSQL has checked its values and the hub does not change them.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -34,7 +34,7 @@ private let seeds: [(String, UInt32)] = [
     ("{a,\"b c\",\"q\\\"u\\\\o\",\"NULL\",NULL,\"\"}", 1009), ("{\"2026-03-01 10:20:30+00\"}", 1185),
 ]
 
-/// Checker for RFC 8259's grammar over bytes, without any line break; PostgreSQL guarantees the UTF-8.
+/// Checker of RFC 8259's grammar. It allows no line breaks, and does not check UTF-8, which PostgreSQL guarantees.
 private struct JSONCheck {
     private let bytes: [UInt8]
     private var at = 0

@@ -8,9 +8,9 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects version and kind of frame, then the frame. A valid message has an answer that is a valid
-/// message. A join's values go into a reply that is JSON, and a broadcast is a message in both versions. Or the body of
-/// a REST batch, which is accepted or refused in JSON.
+/// Fuzz target of the client protocol. Input: a byte that selects the version and kind of frame, then the frame. The
+/// answer to a valid message must be a valid message. A join's values must give a reply that is JSON. A broadcast must
+/// be a message in both versions. One kind is the body of a REST batch, which the hub must accept or refuse in JSON.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -25,7 +25,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
         default: checkBatch(frame)
         }
     } catch {
-        // The message was refused with a reason.
+        // The message was refused, with a reason.
     }
     return 0
 }
@@ -67,14 +67,14 @@ private func check(_ message: borrowing ClientMessage, _ version: SerializerVers
     }
 }
 
-/// Checks that a broadcast is a frame that its receivers can read.
+/// Checks that the receivers of a broadcast can read its frame.
 private func checkBroadcast(_ message: borrowing ClientMessage) {
     guard let broadcast = try? Broadcast.said(by: message) else { return }
     for version in SerializerVersion.allCases {
         var writer = ByteWriter()
         let kind = MessageEncoder(version).appendBroadcast(broadcast, topic: message.topic, to: &writer)
         precondition((kind == .none) == writer.isEmpty && (kind != .binary || version == .v2), "a frame for nobody")
-        // The payload is nested a level or two deeper in the frame.
+        // In the frame, the payload is nested one or two levels deeper.
         guard kind == .text, isShallow(writer.bytes) else { continue }
         var decoder = MessageDecoder(maximumTopicBytes: 1 << 10, maximumRefBytes: 256)
         do throws(MessageError) {

@@ -12,7 +12,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: messages, each after its length in two bytes, as a server might send them on several connections.
+/// Fuzz target of the assembler. Input: messages, each after its length in two bytes, as a server might send them on
+/// several connections.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let server = FuzzedServer()
@@ -22,7 +23,7 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// Assembler and its sink. After an error they drop the unfinished transaction and connect again, like a session.
+/// Assembler and its sink. After an error, both drop the unfinished transaction and connect again, as the hub does.
 private final class FuzzedServer {
     struct Giveup: Error {}
 

@@ -8,7 +8,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a policy's text, a zero, and the bodies of the functions `f.value(uuid)`, `f.test(uuid)` and `f.set()`.
+/// Fuzz target of the policy parser. Input: a policy's text, a zero byte, and the bodies of the functions
+/// `f.value(uuid)`, `f.test(uuid)` and `f.set()`.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let texts = input(start, count).split(separator: 0, omittingEmptySubsequences: false).map {
@@ -23,10 +24,10 @@ public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// Checks that a rendered text has the same rendering when it is read again.
+/// Checks a rendered text: when it is parsed again, its rendering must be the same.
 private func readAgain(_ rendering: String) {
     guard let tree = PolicyParser.expression(rendering) else {
-        // Parentheses that only the rendering adds may be nested too deep.
+        // The rendering may add parentheses, so that the text is nested too deeply.
         precondition(rendering.utf8.filter { $0 == UInt8(ascii: "(") }.count > 30, "unreadable: \(rendering)")
         return
     }

@@ -7,7 +7,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: the bytes of a segment file, which a reader, recovery and verification then read.
+/// Fuzz target of the event log. Input: the bytes of a segment file. A reader, recovery and verification then read
+/// them.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     fuzzSegment(input(start, count))

@@ -12,14 +12,14 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects the kind, then a stored relation, part of a transaction, presence, part of the ledger,
-/// catalog, or rows read from the database.
+/// Fuzz target of the log's decoders. Input: a byte that selects the kind, then a stored relation, part of a
+/// transaction, presence, part of the ledger, catalog, or rows read from the database.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
     guard let kind = bytes.first else { return 0 }
     let stored = Array(bytes.dropFirst())
-    // Malformed input must only be refused with an error.
+    // For malformed input, a decoder may only throw an error.
     switch kind % 6 {
     case 0: try? readRelation(stored)
     case 1: try? readPart(stored)
@@ -35,7 +35,7 @@ private func readRelation(_ stored: [UInt8]) throws {
     let relation = try RelationCodec.decode(stored.span.bytes)
     _ = relation.keyColumns
     _ = relation.description
-    // Invalid UTF-8 is replaced, which may make a name too long for a length of 16 bits.
+    // Invalid UTF-8 is replaced. This may make a name too long for a length of 16 bits.
     let names = relation.columns.flatMap { [$0.name, $0.typeName] } + [relation.schema, relation.name]
     guard names.allSatisfy({ $0.utf8.count <= UInt16.max }) else { return }
     var writer = ByteWriter()
@@ -92,7 +92,8 @@ private func storedCatalog() -> [UInt8] {
     return writer.copied()
 }
 
-/// Checks a stored catalog. Invalid UTF-8 is replaced, so the result may be longer once, but not again.
+/// Checks a stored catalog. Encoding may replace invalid UTF-8 and so make the result longer. Encoding it again must
+/// not change it further.
 private func readCatalog(_ stored: [UInt8]) throws {
     let records = try CatalogRecordCodec.decode(stored.span.bytes)
     var writer = ByteWriter()
@@ -112,7 +113,7 @@ private func storedRows() -> [UInt8] {
     return writer.copied()
 }
 
-/// Checks stored rows. Unknown flags are not kept.
+/// Checks stored rows. A second encoding does not keep unknown flags.
 private func readRows(_ stored: [UInt8]) throws {
     let notes = try KeptRowsCodec.decode(stored.span.bytes)
     precondition(KeptRowsCodec.keys(of: stored.span.bytes) != nil, "rows that are read have keys")

@@ -4,7 +4,8 @@ import Bytes
     import Glibc
 #endif
 
-/// Writes the seeds into the corpus that libFuzzer is about to read (`TIDEWIRE_FUZZ_CORPUS`; nothing without it).
+/// Writes the seeds into the corpus directory that libFuzzer reads next (`TIDEWIRE_FUZZ_CORPUS`). Does nothing if it is
+/// not set.
 public func writeSeeds(_ seeds: [[UInt8]]) {
     guard let directory = getenv("TIDEWIRE_FUZZ_CORPUS").map({ String(cString: $0) }) else { return }
     for (number, seed) in seeds.enumerated() { write(seed, to: directory + "/seed-\(number)") }
@@ -16,7 +17,7 @@ private func write(_ bytes: [UInt8], to path: String) {
     fclose(file)
 }
 
-/// Returns the fuzzer's input as a separate array, so that Swift notices a read past its end.
+/// Returns the fuzzer's input as a separate array, so that Swift traps a read past its end.
 public func input(_ start: UnsafePointer<UInt8>?, _ count: Int) -> [UInt8] {
     Array(UnsafeBufferPointer(start: start, count: count))
 }

@@ -16,8 +16,8 @@ public func initialize(_ count: UnsafeMutablePointer<CInt>, _ arguments: UnsafeR
     return 0
 }
 
-/// Input: a byte that selects the kind of the rest: a token, claims that are then signed, the header of a token, or a
-/// key set.
+/// Fuzz target of the token verifier. Input: a byte that selects the kind of the rest, then a token, claims that the
+/// target signs, the header of a token, or a key set.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = input(start, count)
@@ -51,7 +51,7 @@ private let verifier: TokenVerifier = {
         opaqueKeys: ["sb_publishable_x": .role("anon")], maximumBytes: limit)
 }()
 
-/// Checks that an accepted token was signed with the secret, or with the only known key.
+/// Checks an accepted token: it must be signed with the secret, or with the only known key.
 private func check(_ token: [UInt8]) {
     do throws(TokenError) {
         let found = try verifier.verify(token.span.bytes, at: now)
@@ -67,7 +67,8 @@ private func check(_ token: [UInt8]) {
     }
 }
 
-/// Checks that a token is refused only for its claims, and that accepted claims are unchanged.
+/// Signs the claims and checks the result: a token may be refused only for its claims, and accepted claims must be
+/// unchanged.
 private func checkClaims(_ claims: [UInt8]) {
     let token = Array(JWT.sign(claims: claims.span, secret: secret.span).utf8)
     do throws(TokenError) {
