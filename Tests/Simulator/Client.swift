@@ -3,7 +3,7 @@ import EventLog
 import System
 import TestSupport
 
-/// Subscriptions that a channel of a simulated client asks for.
+/// Subscriptions of one channel of a simulated client.
 struct Seat: Hashable {
     struct Binding: Hashable {
         var table: ModelTable
@@ -21,7 +21,7 @@ struct Seat: Hashable {
 
 /// Event that a channel receives, in the channel's order.
 enum Heard {
-    /// Reply to the channel's join, with the result of its resume if it asked for one.
+    /// Reply to the channel's join. If the join asked to resume, the reply has the result.
     case joined(Recovery?)
     /// The channel's bindings are in place.
     case subscribed
@@ -34,9 +34,9 @@ enum Heard {
     case became
     /// Position in the log from which the client may resume later.
     case position(LogPlace)
-    /// Notice that changes may be missing, or will not come.
+    /// Notice that changes may be missing or will not be sent.
     case told(String)
-    /// Ping that the client's side of the socket answered, after the client had read everything before it.
+    /// Ping that the client's side of the socket answered. The client had read everything before the ping.
     case pinged
     case closed
     /// End of the channel together with its socket.
@@ -57,7 +57,7 @@ extension Heard {
         }
     }
 
-    /// Text that is the same for equal events.
+    /// Description of the event for the fingerprint; equal events have equal descriptions.
     var summary: String {
         switch self {
         case .joined(nil): "joined"
@@ -84,50 +84,54 @@ struct LogPlace: Equatable {
     var offset: UInt64
 }
 
-/// Listener to the events of clients' channels.
+/// Listener for the events of clients' channels.
 protocol Hearing: AnyObject {
     func heard(_ what: Heard, on channel: Int, of client: Int)
-    /// Called before the client sends a join that resumes from a place it was given on that channel.
+    /// Called before the client sends a join that resumes from a position. The hub had sent the position on that
+    /// channel.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, from place: LogPlace?, topic: String)
-    /// Called before the join of a client that asks for nothing. The hub recognizes this client by its topic.
+    /// Called before the join of a client without a position. The hub recognizes this client by its topic.
     func joins(_ seat: Seat, as person: String, on channel: Int, of client: Int, topic: String)
-    /// Called before the client sends the join of a channel that it already has.
+    /// Called before the client sends another join of a channel that it has joined already.
     func joinsAgain(on channel: Int, of client: Int)
-    /// Called before the channel's token becomes another person's.
+    /// Called before the channel's token is replaced by another person's.
     func becomes(_ person: String, on channel: Int, of client: Int)
     /// Called after the client has left the channel.
     func hasGone(_ channel: Int, of client: Int)
 }
 
-/// Client of the realtime protocol on one end of a socket pair: it joins, sends heartbeats, and receives.
+/// Client of the realtime protocol at one end of a socket pair. It joins channels, sends heartbeats and receives
+/// events.
 final class Client {
     let number: Int
     private(set) var person: String
     private let hearing: any Hearing
     private let wire: Wire
     private(set) var descriptor: Int32?
-    /// Frame that has arrived in part.
+    /// Received bytes of a frame whose rest has not arrived.
     private var rest: [UInt8] = []
     private var isUpgraded = false
     private var output: [UInt8] = []
     private var lastRef = 0
     private var mask: SeededRandom
-    /// The client's channels, joined or not.
+    /// State of the client's channels, joined or not.
     private var lines = [Line](repeating: Line(), count: Simulation.channelsPerClient)
     private(set) var seats: [Int: Seat] = [:]
 
     private struct Line {
         /// Ref of the join while the channel is joined or joining.
         var joinRef: String?
-        /// Topic of the channel. Each join has its own, so that messages of an earlier join cannot be confused with it.
+        /// Topic of the channel. Each join has a new topic, so that messages of an earlier join cannot be mistaken for
+        /// its own.
         var topic = ""
         var topicNumber = -1
-        /// Number of ends without the end of the socket; after such an end the client does not resume.
+        /// Number of times that the channel ended while its socket stayed open. After such an end the client does not
+        /// resume.
         var endings = 0
         var person: String?
         /// True after the join was answered.
         var isJoined = false
-        /// Position up to which the client received everything, with the person and the seat at that time.
+        /// Position up to which the client received everything, with its person and its subscriptions at that position.
         var mark: Mark?
     }
 
@@ -136,7 +140,7 @@ final class Client {
         var person: String
         var seat: Seat
     }
-    /// Channels by the refs of heartbeats that the client sent after a token.
+    /// Channels with a new token. The key is the ref of the heartbeat that the client sent after the token.
     private var tokensSent: [String: Int] = [:]
     var frozenUntil: UInt64 = 0
     private(set) var bytesHeard = 0
@@ -149,10 +153,10 @@ final class Client {
         mask = SeededRandom(seed: seed &+ UInt64(number))
     }
 
-    /// True if the client asks for no extensions, like clients in real use.
+    /// True if the client uses no extensions of the protocol, like Supabase's clients.
     var isPlain: Bool { number % 2 == 1 }
 
-    /// True if the client's token has a session, so that the hub recognises it when it returns.
+    /// True if the client's token contains a session, by which the hub recognises the client when it returns.
     private var hasSession: Bool { isPlain && number % 4 == 1 }
 
     var isConnected: Bool { descriptor != nil }
@@ -187,13 +191,12 @@ final class Client {
         write()
     }
 
-    /// Ends the socket and loses all data on its way.
+    /// Closes the socket. Data on its way is lost.
     func cut() {
         if let descriptor = vanish() { StreamSocket.close(descriptor) }
     }
 
-    /// Ends the client's connection without the hub's notice, and returns the client's end of the socket, which stays
-    /// open.
+    /// Disconnects the client without the hub noticing. Returns the client's end of the socket, which stays open.
     func vanish() -> Int32? {
         guard let descriptor else { return nil }
         self.descriptor = nil
@@ -205,10 +208,10 @@ final class Client {
         return descriptor
     }
 
-    /// True if the client has output that the socket has not taken yet.
+    /// True if the client has output that it has not written to the socket yet.
     var hasOutput: Bool { !output.isEmpty }
 
-    /// Reads the data that has arrived. Returns true if there was any, or if the connection ended.
+    /// Reads the data that has arrived. Returns true if there was data, or if the connection ended.
     func read() -> Bool {
         guard let descriptor else { return false }
         write()
@@ -223,7 +226,7 @@ final class Client {
             bytesHeard += count
             didRead = true
             take(UnsafeRawBufferPointer(rebasing: room[..<(kept + count)]))
-            // The socket's data did not fill the buffer, so no more has arrived.
+            // The data did not fill the buffer, so the socket has no more.
             if count < free.count { break }
         }
         return didRead || self.descriptor == nil
@@ -270,7 +273,7 @@ final class Client {
         return bytes.indices.first { bytes[$0...].starts(with: end) }.map { $0 + end.count }
     }
 
-    /// Returns a frame from the server, which is whole and not masked.
+    /// Returns the server's frame that begins at a place; nil if it is incomplete. Frames of a server are not masked.
     private static func frame(
         _ bytes: UnsafeRawBufferPointer, at place: Int
     ) -> (opcode: UInt8, payload: Range<Int>, end: Int)? {
@@ -347,7 +350,8 @@ final class Client {
             """)
     }
 
-    /// Sends another join without a leave on the same socket, as the Python client does after every error message.
+    /// Sends another join on the same socket without leaving first. The Python client does so after every error
+    /// message.
     func joinAgain(on channel: Int) {
         guard isPlain, isConnected, lines[channel].isJoined, lines[channel].joinRef != nil,
             lines[channel].person == person, let seat = seats[channel], !tokensSent.values.contains(channel)
@@ -376,7 +380,7 @@ final class Client {
         }.joined(separator: ",")
     }
 
-    /// Returns the place to resume from. Most joins have one; some begin without.
+    /// Returns the position to resume from. A quarter of the joins begin without a position.
     private func placeToResume(_ seat: Seat, _ channel: Int) -> LogPlace? {
         guard let mark = lines[channel].mark, mark.seat == seat, mark.person == person else { return nil }
         return mask.next() % 4 == 0 ? nil : mark.place
@@ -394,9 +398,9 @@ final class Client {
             """)
     }
 
-    /// Gives the channel to another person from now on.
+    /// Replaces the channel's token by another person's.
     func become(_ person: String, on channel: Int) {
-        // The hub does not answer the same token again, because it is not new.
+        // The hub does not answer a repeated token, because it is not new.
         guard let ref = lines[channel].joinRef, lines[channel].person != person, lines[channel].isJoined else { return }
         lines[channel].person = person
         hearing.becomes(person, on: channel, of: number)
@@ -405,7 +409,7 @@ final class Client {
             {"topic":"\(lines[channel].topic)","event":"access_token","ref":"\(nextRef())","join_ref":"\(ref)",\
             "payload":{"access_token":"\(token(of: person))"}}
             """)
-        // The hub reads a socket in order, so the answer to this heartbeat proves that the token was read.
+        // The hub reads a socket in order, so its reply to this heartbeat proves that it has read the token.
         tokensSent["\(lastRef + 1)"] = channel
         beat()
     }
@@ -422,7 +426,7 @@ final class Client {
             let joinRef = lines[channel].joinRef
         else { return }
         switch message.kind {
-        // A reply to an earlier join, which has ended, is ignored.
+        // A reply to an earlier join of the channel is ignored, because that join has ended.
         case .reply(let ref?, _, _, _) where ref != joinRef: break
         case .reply(_, true, let recovery, _):
             lines[channel].isJoined = true
@@ -434,7 +438,7 @@ final class Client {
         case .subscribed: hearing.heard(.subscribed, on: channel, of: number)
         case .position(let place):
             if let person = lines[channel].person, let seat = seats[channel] {
-                // A position told while the token is under way is of the former person.
+                // A position that arrives before the hub has read the token belongs to the former person.
                 let isOfFormer = tokensSent.values.contains(channel)
                 lines[channel].mark = isOfFormer ? nil : Mark(place: place, person: person, seat: seat)
             }
@@ -449,7 +453,7 @@ final class Client {
         }
     }
 
-    /// Returns the topic of the joined channel as the database names it, or nil if the channel is not joined.
+    /// Returns the joined channel's topic without the protocol's prefix; nil if the channel is not joined.
     func topic(of channel: Int) -> String? {
         lines[channel].joinRef == nil ? nil : String(lines[channel].topic.dropFirst("realtime:".count))
     }

@@ -2,7 +2,7 @@ import Diagnostics
 import Foundation
 import System
 
-/// Command `simulate`: runs the hub against a model of the world, as seeds determine.
+/// Command `simulate`: runs the hub against a model of the database and its clients. Seeds determine each run.
 public enum Command {
     private static let usage = """
         swift run simulate [--seed N] [--seeds COUNT] [--plays N] [--steps M] [--clients N] [--until N] [--calm] [--first] [--trace]

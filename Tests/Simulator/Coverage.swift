@@ -1,7 +1,7 @@
 import Delivery
 import Synchronization
 
-/// Number of times that each event met each stage of delivery.
+/// Number of times that each kind of event occurred in each stage of delivery.
 final class Coverage: Sendable {
     private let met = Mutex<[String: Int]>([:])
 

@@ -1,6 +1,7 @@
 import Change
 
-/// Group of channels with the same bindings and the same person: they receive the same changes in the same bytes.
+/// Group of channels with the same bindings and the same person. The hub must send all of them the same changes, in the
+/// same bytes.
 final class Audience {
     struct Key: Hashable {
         var bindings: [Seat.Binding]
@@ -9,10 +10,10 @@ final class Audience {
 
     let seat: Seat
     let person: String
-    /// Received changes already found correct, by the change's number.
+    /// Received changes that were already found correct, by the change's number.
     private var sound: [HeardChange?] = []
     fileprivate var due: [Int] = []
-    /// Number of changes that have been examined for `due`.
+    /// Number of changes that were examined for `due`.
     fileprivate var dueTo = 0
     fileprivate var definitions = 0
 
@@ -21,7 +22,7 @@ final class Audience {
         self.person = person
     }
 
-    /// True if these very bytes were already checked for this audience without a complaint.
+    /// True if the same bytes were already checked for this audience and found correct.
     func isSound(_ heard: HeardChange, _ number: Int) -> Bool { number < sound.count && sound[number] === heard }
 
     func found(_ heard: HeardChange, _ number: Int) {
@@ -30,7 +31,7 @@ final class Audience {
     }
 }
 
-/// All committed changes, numbered from 0 on, with the audiences of each.
+/// All committed changes of the model, numbered from 0, with the audiences that must receive each.
 final class Ledger {
     enum Interest { case none, possible, due }
 
@@ -43,7 +44,7 @@ final class Ledger {
     private var places: [(commit: Int, change: Int)] = []
     /// Number of each commit's first change, by the commit's number.
     private var firsts = [0]
-    /// Number of the change by its row's version; -1 if there is none.
+    /// Number of the change that wrote each row version, by the version; -1 if there is none.
     private var versions: [Int] = []
     private var deletes: [Deleted: Int] = [:]
     /// Numbers of the database's messages, by topic.
@@ -105,10 +106,10 @@ final class Ledger {
     /// Number of the first change after this commit.
     func firstNumber(after commit: Int) -> Int { commit + 1 < firsts.count ? firsts[commit + 1] : places.count }
 
-    /// Number of the first change that is committed after a place.
+    /// Number of the first change whose commit ends after this LSN.
     func firstNumber(behind end: LSN) -> Int { firstNumber(after: database.lastCommit(endingBy: end)) }
 
-    /// Returns the number of the received change, or nil if no such change was ever committed.
+    /// Returns the number of a received change; nil if no such change was ever committed.
     func number(of heard: HeardChange) -> Int? {
         if let known = heard.ordinal { return known }
         heard.ordinal =
@@ -128,7 +129,7 @@ final class Ledger {
         return audience
     }
 
-    /// Returns the rules that may have judged a change: those of its commit, and all later ones.
+    /// Returns the rules by which the hub may have evaluated a change: those of its commit, and all later ones.
     func rules(since commit: ModelCommit) -> [ModelRules] {
         if let known = rulesKnown, known.commit == commit.number, known.definitions == definitions.count {
             return known.rules
@@ -159,21 +160,22 @@ final class Ledger {
 
     struct Deletion {
         var end: LSN
-        /// Time at which the deletion had been committed.
+        /// Time at which the deletion was committed.
         var at: UInt64
     }
 
-    /// Returns when a message was deleted; nil if it was not.
+    /// Returns the time of a message's deletion; nil if the message was not deleted.
     func deletion(ofMessage number: Int) -> Deletion? { deletions[number] }
 
-    /// Returns the numbers, from `least` on and ascending, of the truncations that a seat hears of.
+    /// Returns the numbers of the truncations about which the hub notifies a channel with these subscriptions, from
+    /// `least` on and ascending.
     func truncations(for seat: Seat, from least: Int) -> [Int] {
         truncations[truncations.partitioningIndex(least)...].filter { seat.hearsTruncation(of: change($0).table) }
     }
 
     /// Returns the numbers of all changes that an audience must receive, in ascending order.
     func due(_ audience: Audience) -> [Int] {
-        // A later definition may have made a change visible or invisible before the hub read that change.
+        // A later definition may have made a change visible or invisible before the hub reads that change.
         if audience.definitions != definitions.count {
             audience.definitions = definitions.count
             audience.due = []
@@ -189,15 +191,15 @@ final class Ledger {
 }
 
 extension Seat {
-    /// True if the seat has a binding that includes deletes of the table; such a client is told of truncations in
-    /// words.
+    /// True if the subscriptions include deletes of the table. The hub then sends a notice about truncations of the
+    /// table.
     func hearsTruncation(of table: ModelTable) -> Bool {
         bindings.contains { $0.table == table && $0.operation.map { $0 == .delete } ?? true }
     }
 }
 
 extension [Int] {
-    /// Returns the index of the first element that is not less; the elements ascend.
+    /// Returns the index of the first element that is not less than `least`. The elements must ascend.
     func partitioningIndex(_ least: Int) -> Int {
         var (low, high) = (0, count)
         while low < high {

@@ -2,9 +2,9 @@ import Change
 import History
 import TestSupport
 
-/// Compares the hub's ledger of channels with the events that the channels receive. A channel that received a change
-/// was present in the ledger, and a recorded delivery exists if deliveries are recorded. If the log sometimes has no
-/// room for notes, no departed channel counts as present, and no incomplete list claims to be complete.
+/// Check of the hub's ledger against the events that channels receive. A channel that received a change must be joined
+/// in the ledger, and if deliveries are recorded, the delivery must be, too. If the log sometimes has no room for
+/// notes, the ledger must not show a channel that left as joined, nor call an incomplete list complete.
 final class LedgerWitness {
     private struct Seat: Hashable {
         let session: UInt64
@@ -18,29 +18,29 @@ final class LedgerWitness {
         var end: UInt64?
     }
 
-    /// Stays by topic, the latest at the end.
+    /// Recorded periods of channels from join to end, by topic, the newest last.
     private var stays: [[UInt8]: [Stay]] = [:]
     private static let kept = 256
     private var topics: [Seat: [UInt8]] = [:]
     /// Offsets that are recorded as sent, by channel.
     private var sent: [Seat: Set<UInt64>] = [:]
-    /// Received changes that must still be found in the ledger.
+    /// Received changes that the check must still find in the ledger.
     private var heard: [(topic: [UInt8], offset: UInt64)] = []
     /// Hashes of all changes that clients have read, by topic.
     private var read: [[UInt8]: Set<UInt64>] = [:]
-    /// Hashes of the changes whose offsets some client was told, by offset.
+    /// Hashes of the changes with which some client received an offset, by offset.
     private var hashes: [UInt64: UInt64] = [:]
-    /// Channels that ended, with the offset before which the hub took everything for received.
+    /// Ended channels, each with the offset before which the hub counted everything as received.
     private var acknowledged: [(seat: Seat, topic: [UInt8], offset: UInt64)] = []
     let recordsEach: Bool
     private(set) var found = 0
 
-    /// Attendance as far as the log can be read.
+    /// Attendance according to the notes so far.
     private var book = AttendanceBook()
-    /// Random source for missing room; nil if there is always room.
+    /// Random source that decides when the log has no room; nil if it always has room.
     private var scarcity: SeededRandom?
     private var refusals = 0
-    /// True while no note is refused.
+    /// True while the log has room for every note.
     var isCalm = false
 
     init(recordsEach: Bool, scarcity: SeededRandom?) {
@@ -50,7 +50,7 @@ final class LedgerWitness {
 
     var isScarce: Bool { scarcity != nil }
 
-    /// Takes a note. Returns false if the log has no room for the note.
+    /// Accepts a note. Returns false if the log has no room for it.
     func take(_ note: LedgerNote, at place: UInt64) -> Bool {
         guard hasRoom() else { return false }
         var known = stays[note.topic] ?? []
@@ -103,25 +103,26 @@ final class LedgerWitness {
         if recordsEach || isScarce { heard.append((Array(topic.utf8), offset)) }
     }
 
-    /// Records the hash of a change that a client read, and the change's offset if the client was told.
+    /// Records the hash of a change that a client read, with the change's offset if the message contained it.
     func reads(_ topic: String, _ hash: UInt64, at offset: UInt64?) {
         guard recordsEach else { return }
         read[Array(topic.utf8), default: []].insert(hash)
         if let offset { hashes[offset] = hash }
     }
 
-    /// Discards the records that the dead hub had not written. The next hub writes that it began.
+    /// Discards the records that the hub had not written when its process ended. The next hub writes a note that it
+    /// began.
     func hubDied(at time: Int64, place: UInt64) {
         heard = []
-        // After a power cut, other changes may get the same offsets.
+        // After a power failure, other changes may get the same offsets.
         hashes = [:]
         acknowledged = []
         book.add(LedgerNote(.began, time: time, session: 0, channel: 0), at: place)
     }
 
-    /// Returns the faults of the ledger after everything has come to rest.
+    /// Returns the ledger's faults. Must be called after all events have arrived.
     ///
-    /// - Parameter joined: Number of joined channels by topic.
+    /// - Parameter joined: number of joined channels by topic.
     func complaints(_ joined: [String: Int]) -> [String] {
         defer { heard = [] }
         found += heard.count
@@ -135,7 +136,7 @@ final class LedgerWitness {
         var recorded: [[UInt8]: Set<UInt64>] = [:]
         var sessions: [[UInt8]: Set<UInt64>] = [:]
         for (seat, topic) in topics { sessions[topic, default: []].insert(seat.session) }
-        // Deliveries of a channel whose join and end found no room belong to no topic.
+        // If a channel's join and end both found no room, its deliveries belong to no topic.
         let nobody: [UInt8] = []
         for (seat, offsets) in sent { recorded[topics[seat] ?? nobody, default: []].formUnion(offsets) }
         return heard.filter { topic, offset in
@@ -145,7 +146,7 @@ final class LedgerWitness {
         }.map { "somebody on \(Self.text($0.topic)) heard of the change @\($0.offset), which is not recorded as sent" }
     }
 
-    /// Returns the changes that the hub took for received when their channel ended, and that no client has read.
+    /// Returns the changes that the hub counted as received when their channel ended, but that no client has read.
     private func unread() -> [String] {
         defer { acknowledged = [] }
         return acknowledged.flatMap { seat, topic, offset in
@@ -157,8 +158,8 @@ final class LedgerWitness {
         }
     }
 
-    /// Returns the received changes without a channel that was or may have been present, unless notes about channels
-    /// are missing.
+    /// Returns the received changes for which the ledger shows no channel that was joined or may have been. Returns
+    /// nothing if notes about channels are missing.
     private func absent(_ stays: [[UInt8]: [Attendance]]) -> [String] {
         guard book.strangers == 0 else { return [] }
         return heard.filter { topic, offset in
@@ -173,7 +174,7 @@ final class LedgerWitness {
         }
     }
 
-    /// Returns the topics for which the ledger has more channels than are joined.
+    /// Returns the topics for which the ledger shows more joined channels than there are.
     private func undead(_ stays: [[UInt8]: [Attendance]], _ joined: [String: Int]) -> [String] {
         stays.compactMap { topic, stays in
             let (there, really) = (stays.count { $0.end == .none }, joined[Self.text(topic)] ?? 0)
@@ -184,7 +185,7 @@ final class LedgerWitness {
 
     private static func text(_ topic: [UInt8]) -> String { String(decoding: topic, as: UTF8.self) }
 
-    /// True if the ledger says that the topic's channel was sent the change.
+    /// True if the ledger shows that the hub sent the change to the topic's channel.
     func has(_ topic: String, _ offset: UInt64) -> Bool {
         isScarce || stays[Array(topic.utf8)]?.contains { $0.since <= offset && offset < $0.end ?? .max } ?? false
     }

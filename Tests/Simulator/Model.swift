@@ -1,12 +1,12 @@
 import Change
 
-/// Row of any of the model's tables; all tables have the same columns.
+/// Row of any table of the model; all tables have the same columns.
 struct ModelRow: Hashable, CustomStringConvertible {
     var id: Int
     var owner: String
     var room: Int
     var body: String
-    /// Number that is unique to each version of any row, so that it identifies a change.
+    /// Number that is unique to each version of any row. It identifies the change that wrote the version.
     var version: Int
 
     var description: String { "(\(id) \(owner) room \(room) v\(version))" }
@@ -42,13 +42,13 @@ enum ModelTable: UInt32, CaseIterable {
     case notes = 20_001
     /// Table whose policy asks for membership in the row's room.
     case items
-    /// Table whose policy only PostgreSQL decides.
+    /// Table whose policy only PostgreSQL can evaluate.
     case judged
     /// Table without row level security.
     case plain
     /// Members of rooms; no client subscribes to this table.
     case members
-    /// Messages from the database to topics: a row's owner is its topic.
+    /// Messages from the database to topics. The owner of a row is the message's topic.
     case messages
 
     var name: String { "\(self)" }
@@ -100,11 +100,11 @@ struct ModelChange: CustomStringConvertible {
     }
 }
 
-/// Catalog contents that can change.
+/// Definitions in the catalog that can change.
 struct ModelRules: Hashable {
-    /// True if everybody may see the rows of room 0 in `notes`.
+    /// True if every person may see the rows of room 0 in `notes`.
     var sharesRoomZero = false
-    /// Number of additional columns by table; no row has values in them.
+    /// Number of additional columns by table. No row has values in them.
     var extras: [UInt32: Int] = [:]
     /// Tables whose old images contain their keys only.
     var namedByKey: Set<UInt32> = []
@@ -113,39 +113,41 @@ struct ModelRules: Hashable {
     func isNamedByKey(_ table: ModelTable) -> Bool { namedByKey.contains(table.rawValue) }
 }
 
-/// Transaction as the database committed it.
+/// Transaction that the database has committed.
 struct ModelCommit {
-    /// Number in the order of commits, from 1 on.
+    /// Number in the order of commits, starting with 1.
     var number: Int
     var xid: UInt32
     var lsn: LSN
     var end: LSN
-    /// Microseconds since 1970.
+    /// Commit time in microseconds since 1970.
     var time: Int64
-    /// Time from which other sessions' snapshots show the commit: a moment after the stream sent it.
+    /// Virtual time in nanoseconds from which snapshots of other sessions show the commit. This is a moment after the
+    /// stream sends the commit.
     var visibleFrom: UInt64
     var changes: [ModelChange]
-    /// True if the commit changed definitions.
+    /// True if the commit changed definitions in the catalog.
     var defines = false
     /// True if a publication existed at the commit.
     var isPublished = true
-    /// Rules after the transaction.
+    /// Definitions after the transaction.
     var rules: ModelRules
     var members: [String: [Int: Int]]
 }
 
-/// Database of the model: the commits in order, and the rows that each person may see. It shares no code with the hub.
+/// Database of the model: its commits in order, and a decision which rows each person may see. It shares no code with
+/// the hub.
 final class ModelDatabase {
     private(set) var commits: [ModelCommit] = []
     private(set) var rows: [ModelTable: ModelRows] = [:]
     private(set) var rules = ModelRules()
-    /// Number of rows that make a person a member of a room.
+    /// Number of rows in `members` for each person and room. A person with at least one is a member of the room.
     private(set) var members: [String: [Int: Int]] = [:]
     /// True if a publication of the tables exists.
     var isPublished = true
     private var lastVersion = 0
     private var lastID = 0
-    /// Last messages that were sent to topics and not deleted.
+    /// Newest messages that were sent to topics and not deleted.
     private var messages: [ModelRow] = []
     private var lastXID: UInt32 = 700
     private var end = LSN(0x100_0000)
@@ -158,7 +160,7 @@ final class ModelDatabase {
     var lastCommit: Int { commits.count }
     var nextXID: UInt32 { lastXID + 1 }
 
-    /// Returns the number of the last commit before a place.
+    /// Returns the number of the last commit that ends at or before an LSN; 0 if there is none.
     func lastCommit(endingBy end: LSN) -> Int {
         var (low, high) = (0, commits.count)
         while low < high {
@@ -168,7 +170,7 @@ final class ModelDatabase {
         return low
     }
 
-    /// Transaction ids taken before those of transactions that committed earlier.
+    /// Ids of running transactions that began before some committed transactions.
     private var open: [UInt32] = []
 
     // MARK: Transactions
@@ -208,14 +210,14 @@ final class ModelDatabase {
         note(table, .delete(row), in: &transaction)
     }
 
-    /// Removes all rows of a table without naming them.
+    /// Removes all rows of a table by a truncate, which does not name the rows.
     func truncate(_ table: ModelTable, in transaction: inout Transaction) {
         transaction.rows[table] = ModelRows()
         if table == .members { transaction.members = [:] }
         transaction.changes.append(ModelChange(table: table, kind: .truncate))
     }
 
-    /// Emits a message to a topic. It is no row that anybody reads; `takeBackMessage` deletes it.
+    /// Sends a message to a topic. No client subscribes to the message's row; `takeBackMessage` may delete it.
     func say(to topic: String, in transaction: inout Transaction) {
         lastID += 1
         lastVersion += 1
@@ -225,13 +227,13 @@ final class ModelDatabase {
         if messages.count > Self.messagesKept { messages.removeFirst() }
     }
 
-    /// Deletes one of the last messages.
+    /// Deletes one of the newest messages.
     func takeBackMessage(_ random: inout some RandomNumberGenerator, in transaction: inout Transaction) {
         guard let place = messages.indices.randomElement(using: &random) else { return }
         note(.messages, .delete(messages.remove(at: place)), in: &transaction)
     }
 
-    /// Number of the last messages of which one may be deleted.
+    /// Number of newest messages that may still be deleted.
     private static let messagesKept = 30
 
     func freshID() -> Int {
@@ -247,7 +249,7 @@ final class ModelDatabase {
         if let new = change.new { transaction.members[new.owner, default: [:]][new.room, default: 0] += 1 }
     }
 
-    /// Takes a transaction id for a later commit.
+    /// Returns a new transaction id, for a transaction that commits later.
     func takeXID() -> UInt32 {
         lastXID += 1
         open.append(lastXID)
@@ -272,11 +274,11 @@ final class ModelDatabase {
 
     /// Returns the snapshot at this time in the form of `pg_current_snapshot`, and the newest visible commit.
     ///
-    /// Commits become visible in their order here. A real server may show a later one first, but readers of the log ask
-    /// about such a commit only by its number.
+    /// In the model, commits become visible in their order. A real server may show a later one first, but readers of
+    /// the log ask about such a commit only by its number.
     func snapshot(at now: UInt64) -> (text: String, last: ModelCommit?) {
         let visible = commits.lastIndex { $0.visibleFrom <= now }
-        // Transactions older than this have ended.
+        // Transactions older than this have certainly ended.
         let first = UInt32(max(1, Int(lastXID) - 400))
         let late = commits[(visible.map { $0 + 1 } ?? 0)...].map(\.xid)
         let running = (open + late).filter { $0 >= first }.sorted()
@@ -300,7 +302,7 @@ final class ModelDatabase {
         }
     }
 
-    /// Decides the policy that the hub does not understand.
+    /// Returns the decision of the policy that the hub cannot evaluate itself.
     static func decides(_ person: String, owner: String, version: Int) -> Bool {
         owner == person || version % 3 == 0
     }

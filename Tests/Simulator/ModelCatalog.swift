@@ -4,7 +4,7 @@ import Judging
 import Policy
 import Synchronization
 
-/// Catalog of a slow server: it is read at intervals, and shows the state at the moment of the reading.
+/// Catalog as read from a slow server: it is read at intervals, and shows the state at the time of the reading.
 final class ModelCatalog: CatalogSource, @unchecked Sendable {
     // Only the simulation's single thread touches these properties.
     private let world: ModelServer
@@ -20,7 +20,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     private var version: UInt64 = 0
     private var isStopped = false
 
-    /// Nanoseconds for which a snapshot counts as true without a confirmation from the database.
+    /// Duration in nanoseconds for which a snapshot counts as current without a confirmation from the database.
     private static let holdsFor: UInt64 = 3_000_000_000
     private static let pollMilliseconds: UInt64 = 250
 
@@ -37,7 +37,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         world.agenda.after(milliseconds: Self.pollMilliseconds) { [weak self] in self?.poll() }
     }
 
-    /// Reads the state that is visible when the server looks; the answer arrives later.
+    /// Reads the state that is visible at the server now. The answer arrives later.
     private func read() {
         guard !isReading else { return isWanted = true }
         isReading = true
@@ -109,7 +109,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         for place in due { questions[place].then(view?.snapshot) }
         for place in waiting.indices.reversed() where waiting[place].since <= began {
             waiting[place].tries += 1
-            // The transaction stays invisible: a server that went back in time may have rolled it back.
+            // The transaction never becomes visible: a server that was restored to an earlier state may have lost it.
             if waiting[place].tries > 20 { waiting.remove(at: place).then(nil) }
         }
         if !waiting.isEmpty {
@@ -136,7 +136,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
         return view?.snapshot
     }
 
-    /// Acts early at times, because other threads do not wait for a loop's turn to end.
+    /// Sometimes runs the agenda's next action early, because other threads do not wait for the end of a loop's turn.
     private func hurrySometimes() {
         if world.chance(.catalog, percent: 3) { world.agenda.hurry() }
     }
@@ -150,7 +150,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
 
     func listen(_ body: @escaping @Sendable (CatalogSnapshot) -> Void) { listeners.append(body) }
 
-    /// The model server keeps no plans, and a question is never refused because a name has changed.
+    /// The model server has no prepared plans, and never refuses a question because a name has changed.
     func watchDefinitions() -> @Sendable () -> Bool { { true } }
     func addBindings(_ count: Int) {}
 
@@ -187,7 +187,7 @@ final class ModelCatalog: CatalogSource, @unchecked Sendable {
     }
 }
 
-/// Policies of the model's tables as PostgreSQL writes them, compiled by the hub's compiler.
+/// Policies of the model's tables in PostgreSQL's spelling, compiled by the hub's compiler.
 struct ModelPolicies {
     private static let integer = TypeFacts(oid: 23, name: "integer")
     private static let text = TypeFacts(oid: 25, name: "text")

@@ -13,7 +13,7 @@ import TestSupport
 
 @testable import Messages
 
-/// Services around the hub that answer late, wrongly or not at all, as a seed determines.
+/// Services on which the hub depends. As a seed determines, they answer late, wrongly or not at all.
 final class ModelServer {
     enum Kind: Int, CaseIterable { case catalog, rows, claims, members, filters, recall, pace, messages }
 
@@ -21,12 +21,12 @@ final class ModelServer {
     let time: VirtualTime
     let agenda: Agenda
     private var randoms: [SeededRandom]
-    /// Time until which no answer comes.
+    /// Virtual time in nanoseconds until which the services give no answers.
     private var awayUntil: UInt64 = 0
-    /// Time until which some answers are lost.
+    /// Virtual time in nanoseconds until which some answers are lost.
     private var losesUntil: UInt64 = 0
     private(set) var lost = 0
-    /// True if the server takes seconds to judge rows.
+    /// True if the server takes seconds to evaluate policies on rows.
     private let isSluggish: Bool
 
     init(_ database: ModelDatabase, _ time: VirtualTime, _ agenda: Agenda, seed: UInt64, isSluggish: Bool) {
@@ -61,7 +61,7 @@ final class ModelServer {
         losesUntil = max(losesUntil, time.monotonicNanoseconds() + milliseconds * 1_000_000)
     }
 
-    /// True if a search of the log now takes longer than the hub waits for it.
+    /// True if a search of the log now takes longer than the hub waits for its result.
     var searchIsSlow: Bool { time.monotonicNanoseconds() < losesUntil && chance(.pace, percent: 30) }
 
     func isLost(_ kind: Kind) -> Bool {
@@ -113,7 +113,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         return row.columns.count == ModelPolicies.columns(rules.extras(of: .judged)).count
     }
 
-    /// Returns the values of the row that the policy reads.
+    /// Returns those values of the row that the policy reads.
     private static func judged(_ row: JudgedRow, _ texts: [String?]) -> (owner: String, version: Int)? {
         let values = Dictionary(uniqueKeysWithValues: zip(row.columns.map(\.name), texts))
         guard row.relation == ModelTable.judged.name, let owner = values["owner"] ?? nil,
@@ -124,7 +124,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
 
     private var persons: [String: String] = [:]
 
-    /// Returns the person whose claims these are.
+    /// Returns the person that the claims name.
     private func person(_ claimant: PolicySubject) -> String? {
         if let known = persons[claimant.claims] { return known }
         let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
@@ -139,7 +139,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
         preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
     }
 
-    /// Provides the keys from a snapshot that is taken a moment later.
+    /// Provides the members' keys from a snapshot that the server takes a moment later.
     func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -176,7 +176,7 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     func stop() {}
 }
 
-/// Evaluator without questions: the hub itself decides all of the model's filters.
+/// Evaluator that must never be asked: the hub itself decides all of the model's filters.
 final class ModelFilterEvaluator: FilterEvaluating {
     func ask(_ batch: [JudgedQuestion], then: @escaping @Sendable ([Bool?]) -> Void) {
         preconditionFailure("the model's filters ask nothing")
@@ -189,7 +189,7 @@ final class ModelFilterEvaluator: FilterEvaluating {
     func stop() {}
 }
 
-/// Recall that reads the log like the hub's own service, and answers after a random delay.
+/// Search for earlier rows in the log, like the hub's own service, with answers after a random delay.
 final class ModelRecall: RowRecalling, @unchecked Sendable {
     // Only the simulation's single thread touches these properties.
     private let world: ModelServer
@@ -221,7 +221,7 @@ final class ModelRecall: RowRecalling, @unchecked Sendable {
     func stop() {}
 }
 
-/// Time source of a search, which passes with each reading if the search is slow.
+/// Time source of a search. If the search is slow, each call that reads the time also moves it forward.
 private final class SearchTime: TimeSource, @unchecked Sendable {
     private let time: VirtualTime
     // Only the simulation's single thread touches these properties.
@@ -238,7 +238,7 @@ private final class SearchTime: TimeSource, @unchecked Sendable {
     func unixMicroseconds() -> Int64 { time.unixMicroseconds() }
 }
 
-/// Authorizer without questions: the model has no private channels, and no requests for past messages.
+/// Authorizer that must never be asked: the model has no private channels, and no requests for past messages.
 final class NoAuthorizer: ChannelAuthorizing {
     func ask(_ question: ChannelQuestion, then: @escaping @Sendable (ChannelAnswer) -> Void) {
         preconditionFailure("the model has no private channels")
@@ -247,8 +247,8 @@ final class NoAuthorizer: ChannelAuthorizing {
     func stop() {}
 }
 
-/// Archive that reads the messages' fates in the real log. It answers late, or not at all: then the hub leaves the
-/// messages out, and says so. Each answer covers few messages, so that a reader asks again.
+/// Archive of messages that reads the real log. It answers late or not at all. Without an answer, the hub leaves the
+/// messages out and tells the client. Each answer covers few messages, so that the hub must ask again.
 final class ModelArchive: MessageReplaying, @unchecked Sendable {
     private static let offsetsOfAnswer: UInt64 = 40
 
@@ -272,7 +272,7 @@ final class ModelArchive: MessageReplaying, @unchecked Sendable {
         }
     }
 
-    /// Reads the log as the real archive's worker does. An error is an unanswered question, as there.
+    /// Reads the log as the real archive's worker does. Like there, an error means that the question gets no answer.
     private func answer(since offset: UInt64) throws -> MessageRevisions? {
         guard let end = end() else { return nil }
         try log.follow(end)

@@ -2,33 +2,34 @@ import Change
 import Ingest
 import Replication
 
-/// Losses from the history that the hub follows. After each, the hub must report that changes may be missing.
+/// Losses in the history that the hub follows. After each loss, the hub must tell clients that changes may be missing.
 public enum ForcedLoss: Sendable, Equatable, CaseIterable {
     case slotDropped
     case slotInvalidated
     /// Another client has read from the hub's slot.
     case slotAdvanced
-    /// Changes written without a publication cannot be decoded.
+    /// The publication was missing for a while. Changes written meanwhile cannot be decoded.
     case publicationRecreated
-    /// Changes through which the slot cannot continue before PostgreSQL 18.
+    /// The publication was missing for a while. Before PostgreSQL 18, the slot cannot continue past the changes written
+    /// meanwhile.
     case publicationRecreatedBefore18
-    /// The server is a copy of unknown history.
+    /// The server was replaced by a copy with unknown history.
     case databaseRestored
     case otherDatabase
-    /// The process ends, and the next process cannot read the lineage that it followed.
+    /// The process ends, and the next one cannot read the record of the history that the log followed.
     case lineageDamaged
-    /// The process ends, and its log is gone; the clients' positions are stored elsewhere.
+    /// The process ends and its log is lost. The clients' positions, stored elsewhere, remain.
     case logLost
-    /// The process ends, and its whole directory is gone.
+    /// The process ends and its whole directory is lost.
     case directoryLost
 
-    /// True if the loss happens when a process begins.
+    /// True if the loss takes effect when the next process starts.
     var endsProcess: Bool { self == .lineageDamaged || self == .logLost || self == .directoryLost }
 
     var isOfPublication: Bool { self == .publicationRecreated || self == .publicationRecreatedBefore18 }
 }
 
-/// Hub's slot on the model's server, with the state that the server reports.
+/// The hub's replication slot on the model's server, with the server state that the hub reads.
 struct ModelSlot {
     static let name = "tidewire"
 
@@ -40,7 +41,7 @@ struct ModelSlot {
     private var branch = ServerState.Branch.same
     private var isBefore18 = false
     private var slot: ServerState.Slot?
-    /// Position that the hub reported last, which the server hears a moment later.
+    /// Position that the hub reported last. The server receives it a moment later.
     private var reported = LSN.zero
 
     init(_ database: ModelDatabase) { self.database = database }
@@ -48,7 +49,7 @@ struct ModelSlot {
     /// Position up to which the server may forget changes.
     var confirmed: LSN { slot?.confirmed ?? .zero }
 
-    /// Reports the hub's position. The previously reported position has reached the server by now.
+    /// Reports the hub's position. By now, the server has received the position reported before.
     mutating func confirm(_ position: LSN) {
         if reported > confirmed { slot?.confirmed = reported }
         reported = position
@@ -79,12 +80,13 @@ struct ModelSlot {
         slot?.confirmed = past
     }
 
-    /// Position after everything that is committed.
+    /// Position after all committed changes.
     private var past: LSN { LSN(database.walEnd.rawValue + 8) }
 
     // MARK: Start of the stream
 
-    /// Settles the log and the slot before a stream, by the hub's own decision. Calls `gap` if history has a gap.
+    /// Prepares the log and the slot before a stream starts, using the hub's own decision. Calls `gap` if history has a
+    /// gap.
     mutating func settle(_ sink: LogSink, noting gap: (Gap) -> Void) throws {
         let lineage = Lineage(timeline: timeline, database: databaseNumber, publication: publication)
         let server = ServerState(system: system, lineage, branch, current: database.walEnd, slot: slot)
@@ -94,7 +96,7 @@ struct ModelSlot {
         case .begins: try sink.begin(systemIdentifier: system, at: confirmed)
         case .needsSlot(_, let reason):
             if sink.isNew, reason == nil { try sink.prepare(for: Self.name) }
-            // A new slot does not send earlier commits.
+            // A new slot does not send the commits before its creation.
             let start = database.walEnd == ModelDatabase.firstLSN ? database.walEnd : past
             slot = ServerState.Slot(confirmed: start, isInvalid: false)
             if let reason {

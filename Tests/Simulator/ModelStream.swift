@@ -7,7 +7,8 @@ import Replication
 import System
 import TestSupport
 
-/// Stream from the model's database into the hub's log, through the real assembler and the real sink on a failing disk.
+/// Stream from the model's database into the hub's log. It uses the real assembler and the real sink, on a disk that
+/// may fail.
 final class ModelStream {
     private let database: ModelDatabase
     private let storage: FaultyStorage
@@ -20,25 +21,26 @@ final class ModelStream {
     private(set) var covered = LSN.zero
     private var lastGap = LSN.zero
     private var lastEpoch: UInt64?
-    /// Gap that is not certainly in the log yet.
+    /// Gap in history that the log may not have durably yet.
     private var gapNoted: Gap?
-    /// Called when history has begun anew, with the gap.
+    /// Called with the gap when history has a gap.
     var hasGap: (Gap) -> Void = { _ in }
     private let sinkTime: SinkTime
-    /// Greatest age to keep at the next removal from the log; nil if the log keeps everything.
+    /// Maximum age in milliseconds of the segments that the log keeps at the next removal; nil if it keeps all.
     private var retained: UInt64?
     private(set) var segmentsLetGo = 0
-    /// Counter that tells apart epochs that begin at the same moment.
+    /// Counter that distinguishes epochs that begin at the same time.
     private let epochs = Counter(1)
 
     private final class Process {
         let sink: LogSink
         var assembler: TransactionAssembler
-        /// Messages that the hub receives next.
+        /// Messages that the hub will receive next.
         var messages: [[UInt8]] = []
         var nextMessage = 0
         var nextCommit: Int
-        /// Tables announced on this connection, with their number of columns and their identity.
+        /// Tables that the server has described on this connection, with their number of columns and their replica
+        /// identity.
         var announced: [UInt32: Announcement] = [:]
         var isInTransaction = false
         var isConnected = false
@@ -57,9 +59,9 @@ final class ModelStream {
     }
 
     private let segmentBytes: UInt64
-    /// True if the stream says nothing of changed policies.
+    /// True if the stream does not report changed policies.
     private let isSilent: Bool
-    /// Random delay before a log begins; nil if it begins at once.
+    /// Random source for the delay before a log begins; nil if there is no delay.
     private var slowness: SeededRandom?
     private var busyUntil: UInt64 = 0
 
@@ -84,7 +86,8 @@ final class ModelStream {
         var options = EventLogOptions(source: slot.system)
         options.segmentBytes = segmentBytes
         options.retentionBytes = max(Self.retainedBytes, segmentBytes * Self.leastRetainedSegments)
-        // This age exceeds any simulation; the script decides when something is removed by age.
+        // This age exceeds the duration of any simulation. Only the script decides when the log removes segments by
+        // age.
         options.retentionAge = SinkTime.age
         options.preparesSegments = false
         options.now = { [time] in time.unixMicroseconds() }
@@ -104,7 +107,7 @@ final class ModelStream {
 
     // MARK: The process
 
-    /// Starts the hub's ingest: opens the log, and receives the changes that the log lacks.
+    /// Starts the hub's ingest: opens the log, and receives the changes that the log does not have.
     func start() throws {
         let sink = try LogSink(directory: storage, options: options, time: sinkTime) { [unowned self] in end = $0 }
         process = Process(sink, from: 0)
@@ -115,10 +118,10 @@ final class ModelStream {
         connect(sink)
     }
 
-    /// Error while other transactions keep PostgreSQL from creating a slot.
+    /// Error while other running transactions keep PostgreSQL from creating a slot.
     private struct Busy: Error {}
 
-    /// Connects; after a failure the hub tries again.
+    /// Connects to the server. After a failure the hub tries again.
     private func connect(_ sink: LogSink) {
         do {
             let isNew = sink.isNew
@@ -146,13 +149,13 @@ final class ModelStream {
         lastEpoch = epoch
     }
 
-    /// Ends the process in the middle of its work.
+    /// Ends the process at once, possibly in the middle of its work.
     func die() {
         process = nil
         end = nil
     }
 
-    /// Position up to which the log survives everything.
+    /// Position up to which the log survives any failure.
     var durable: LSN { process?.sink.durablePosition ?? .zero }
     /// Position before which the log may have removed commits.
     var oldestKept: LSN { max(lastGap, process?.sink.segments.first.map { LSN($0.header.baseLSN) } ?? .zero) }
@@ -166,7 +169,7 @@ final class ModelStream {
 
     var isRunning: Bool { process != nil }
 
-    /// Cuts the connection: the received part of an unfinished transaction is discarded.
+    /// Closes the connection. The log drops the received part of an unfinished transaction.
     func cut() {
         guard let process else { return }
         if process.isInTransaction { try? process.sink.abandon() }
@@ -183,7 +186,7 @@ final class ModelStream {
             && process.sink.position == process.sink.durablePosition
     }
 
-    /// Receives at most `count` messages, and flushes if no more have come.
+    /// Receives at most `count` messages. If `flushes` is true and no message is left, flushes the log.
     func hear(atMost count: Int, flushes: Bool) {
         if let process, !process.isConnected { connect(process.sink) }
         guard let process, process.isConnected else { return }
@@ -230,13 +233,13 @@ final class ModelStream {
         covered = isIdle ? max(sink.durablePosition, database.walEnd) : sink.durablePosition
     }
 
-    /// Applies a loss to the followed history while the process runs.
+    /// Applies a loss to the followed history while the process keeps running.
     func lose(_ loss: ForcedLoss) {
         cut()
         slot.lose(loss)
     }
 
-    /// Makes the log remove older segments with its next write.
+    /// Makes the log remove segments older than this when it next writes.
     func retain(milliseconds: UInt64) { retained = milliseconds }
 
     // MARK: Messages
@@ -328,9 +331,9 @@ final class ModelStream {
 }
 
 extension ModelRules {
-    /// Number that changes with every definition, so that the server announces tables again.
+    /// Number that differs after every change of definitions, so that the server describes the tables again.
     fileprivate var hashNumber: Int { (sharesRoomZero ? 1 : 0) + hashOfColumns }
 
-    /// Number that changes with every definition except policies.
+    /// Number that differs after every change of definitions except policies.
     fileprivate var hashOfColumns: Int { extras.values.reduce(0, +) * 2 + namedByKey.count * 1000 }
 }

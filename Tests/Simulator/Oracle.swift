@@ -1,20 +1,22 @@
 import Change
 
-/// Computes from the model alone which events each channel must receive, and reports the errors in the received ones.
+/// Checker that computes, from the model alone, the events that each channel must receive. It reports errors in the
+/// received ones.
 ///
 /// A channel receives the changes committed after the reply to its join: in commit order, then in the transaction's
 /// order, each once, with the right values. A missing change is excused only if the client was told that changes may be
 /// missing, or if the channel ended. Nothing excuses a change that is repeated, out of order, wrong, or sent to a
 /// person who may not see it.
 final class Oracle: Hearing {
-    /// Certain state of the log.
+    /// Facts about the log that are certain at a moment.
     struct Position {
         var durable: LSN
         var oldestKept: LSN
         /// First offset in the log.
         var oldestOffset: UInt64?
-        /// End of the log now, and its end when the hub began; nil if the hub had not begun.
+        /// Current end of the log.
         var end: LogPlace?
+        /// End of the log when the hub started; nil if the hub had not started.
         var start: LogPlace?
     }
 
@@ -26,15 +28,16 @@ final class Oracle: Hearing {
     /// Expectations about one channel of one client.
     private final class Line {
         var listening: Listening?
-        /// Position sent last since the channel joined.
+        /// Last position that the hub sent since the channel joined.
         var lastPosition: LogPlace?
         var mark: Mark?
-        /// Listeners whose sockets were cut and who may return.
+        /// Former listeners whose sockets ended and whose clients may return.
         var absent: [AbsentKey: Absent] = [:]
-        /// Listeners that returned a moment ago. After a power cut, the hub may not know that they did.
+        /// Former listeners whose clients returned a moment ago. After a power failure, the hub may have forgotten the
+        /// return.
         var returned: [(key: AbsentKey, absent: Absent, at: UInt64)] = []
-        /// Times until which a former listener still counts as absent. A client that returns before the hub has noticed
-        /// its cut socket may be taken for a second client.
+        /// Virtual times in nanoseconds until which a former listener still counts as absent. A client that returns
+        /// before the hub has noticed the end of its socket may look like a second client.
         var seconds: [AbsentKey: UInt64] = [:]
     }
 
@@ -42,45 +45,48 @@ final class Oracle: Hearing {
         var person: String
         /// Audience of the channel: all channels with the same bindings and the same person.
         var audience: Audience
-        /// Former owners of the channel, until the hub has read the next token.
+        /// Persons to whom the channel belonged before, until the hub has read the newest token.
         var former: [String] = []
         let seat: Seat
         /// Durable position of the log when the join was sent.
         fileprivate(set) var durable: LSN
-        /// Epoch of the log at that time.
+        /// Epoch of the log when the join was sent.
         var epoch: UInt64?
         let joinedAt: UInt64
-        /// Durable position of the log at that time, also for a client that goes on from before.
+        /// Durable position of the log when the join was sent, even if the client resumes from an earlier one.
         let durableAtJoin: LSN
         /// Commits up to this number may arrive or not; nil until the join was answered.
         var optionalThrough: Int?
         /// The same limit for the database's messages to the topic, if it is later.
         var saidOptionalTo = 0
         var isSubscribed = false
-        /// True after the channel sent another join on its own socket.
+        /// True after the client sent another join of the channel on the same socket.
         var joinsAgain = false
         var reached = Reached()
         /// Numbers of the received changes, in the order of their arrival.
         var heard: [Int] = []
         /// Numbers of the database's messages to the topic, in the order of their arrival.
         var said: [Int] = []
-        /// Number of commits at the time of each truncation notice.
+        /// Number of commits when the hub sent the last truncation notice, by table.
         var truncations: [ModelTable: Int] = [:]
-        /// Number of commits when a loss was reported: older changes may be missing.
+        /// Number of commits when the hub reported a loss. Changes of these commits may be missing.
         var toldAt = 0
-        /// True if history began anew while the channel was joined: the client must be told of the gap.
+        /// True if history had a gap while the channel was joined: the hub must report the gap.
         var isOwedGap = false
-        /// Gaps after whose ends the channel may receive changes again: in order, until it is told of these gaps.
+        /// Gaps that the hub has not reported to the client yet. Until it does, the client may receive the changes
+        /// after a gap's end once more, in order.
         var gaps: [Gap] = []
-        /// Place from which the channel asked to resume, with the state that it had reached there.
+        /// Position from which the channel asked to resume, with the channel's state at that position.
         var resumed: Mark?
-        /// Former listener before a cut, for a client that asks for nothing.
+        /// Former listener of a client that returns without a position.
         var returning: Absent?
         var topic = ""
-        /// Latest pings, and the beginning while there are few. The hub may not know the answer to the last one yet.
+        /// Newest pings. While there are few, the first element is the channel's beginning. The hub may not know the
+        /// answer to the newest ping yet.
         private var pings = [Ping(Reached(), at: 0, rests: 0)]
         private var isPastBeginning = false
-        /// All gaps reported to the client. A client that resumes from before a gap is told of the gap again.
+        /// All gaps that the hub reported to the client. If the client resumes from before a gap, the hub must report
+        /// the gap again.
         var gapsTold: [Gap] = []
 
         init(_ person: String, _ audience: Audience, _ seat: Seat, _ durable: LSN, at joinedAt: UInt64) {
@@ -106,7 +112,8 @@ final class Oracle: Hearing {
 
         private static let pingsKept = 6
 
-        /// Smallest state that the hub knows to be received: the hub pings again only after an answer.
+        /// Ping that the client certainly answered, with the state that the hub therefore knows as received. The hub
+        /// pings again only after an answer.
         var known: Ping { pings.count > 1 ? pings[pings.count - 2] : pings[0] }
 
         func begins() {
@@ -119,7 +126,7 @@ final class Oracle: Hearing {
             for place in pings.indices { pings[place].reached.isNoFurther(than: number) }
         }
 
-        /// Reduces the hub's knowledge to the state that was certainly written to the disk before the hub ended.
+        /// Reduces the known state to the one that the hub had certainly written to the disk before its process ended.
         func hubEnded(at now: UInt64, rests: Int) {
             let last = pings.indices.dropFirst().last {
                 pings[$0].at + Oracle.surelyWritten <= now && pings[$0].rests + Oracle.surelyNoticed <= rests
@@ -132,7 +139,7 @@ final class Oracle: Hearing {
             pings = [written]
         }
 
-        /// Continues from the mark as if the client had never been away.
+        /// Continues from the mark as if the client had never been disconnected.
         func goOn(from mark: Mark) {
             durable = mark.durable
             optionalThrough = mark.optionalThrough
@@ -155,7 +162,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Ping by which the hub asked whether the client has received everything.
+    /// State of a channel when the client answered a ping.
     private struct Ping {
         var reached: Reached
         var gapsToldSince: [Gap] = []
@@ -169,7 +176,7 @@ final class Oracle: Hearing {
         }
     }
 
-    /// State of a channel when the hub told it a position.
+    /// State of a channel when the hub sent it a position.
     private struct Mark {
         var place: LogPlace
         var durable: LSN
@@ -192,7 +199,8 @@ final class Oracle: Hearing {
         let listening: Listening
         /// True if the hub may have forgotten this client.
         var isUncertain: Bool
-        /// True if an equal client left before and did not return: this one may resume at that client's position.
+        /// True if an equal client left earlier and did not return. This client may then resume at that client's
+        /// position.
         let isOneOfTwo: Bool
         let at: UInt64
         /// Last commit of which nothing is owed to the person; nil for the listening's own limit.
@@ -212,18 +220,20 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Nanoseconds for which the hub certainly remembers a client.
+    /// Duration in nanoseconds for which the hub certainly remembers a disconnected client.
     private static let surelyRemembered: UInt64 = 100_000_000_000
-    /// Nanoseconds after which the hub has certainly forgotten a client.
+    /// Duration in nanoseconds after which the hub has certainly forgotten a disconnected client.
     private static let surelyForgotten: UInt64 = 150_000_000_000
-    /// Number of rests after which a loop has certainly noticed everything before.
+    /// Number of rests of a loop after which it has certainly noticed every earlier event.
     private static let surelyNoticed = 8
-    /// Nanoseconds after which the hub's knowledge is certainly on the disk.
+    /// Duration in nanoseconds after which the hub has certainly written a client's position to the disk.
     private static let surelyWritten: UInt64 = 3_000_000_000
-    /// Nanoseconds after which a return is certainly on the disk. The hub writes it with the first receipt after it.
+    /// Duration in nanoseconds after which the hub has certainly written a client's return to the disk. The hub writes
+    /// it with the first receipt after the return.
     private static let surelyReturned: UInt64 = 5_000_000_000
 
-    /// Nanoseconds by which a loop may lag behind the log. It may still send a message that is deleted by then.
+    /// Duration in nanoseconds by which a loop may lag behind the log. It may still send a message that the database
+    /// has deleted.
     private static let longestLag: UInt64 = 5_000_000_000
 
     private let database: ModelDatabase
@@ -233,17 +243,18 @@ final class Oracle: Hearing {
     private var lines: [[Line?]] = []
     private(set) var complaints: [String] = []
     private(set) var tally = Tally()
-    /// Number before the first change.
+    /// Number before that of the first change.
     fileprivate static let nothing = -1
-    /// True if a part of the log is damaged, or was a moment ago.
+    /// True if a part of the log is damaged, or was so a moment ago.
     var mayBeUnreadable: () -> Bool = { false }
-    /// True if the hub's own account says that a topic's channel was sent the change at an offset.
+    /// True if the hub's ledger shows that the hub sent the change at an offset to a topic's channel.
     var isInLedger: ((String, UInt64) -> Bool)?
-    /// Called with the hash of each insert that a topic's client reads, and the insert's offset if the client is told.
+    /// Called with the hash of each insert that a topic's client reads, and the insert's offset if the message
+    /// contained it.
     var reads: ((_ topic: String, _ hash: UInt64, _ offset: UInt64?) -> Void)?
     /// Called with a description of every event.
     var trace: ((String) -> Void)?
-    /// Hash of all events, in their order.
+    /// Hash of all events in their order.
     private(set) var fingerprint: UInt64 = 0xcbf2_9ce4_8422_2325
 
     struct Tally {
@@ -255,12 +266,13 @@ final class Oracle: Hearing {
         var toldOfGaps = 0
         var excused = 0
         var refused = 0
-        /// Joins that resumed where they asked to; `refetched` counts those that could not.
+        /// Joins that resumed from the requested position.
         var resumed = 0
+        /// Joins that asked to resume and could not.
         var refetched = 0
-        /// Joins of returning clients that ask for nothing.
+        /// Joins of returning clients that name no position.
         var returned = 0
-        /// Joins of channels that their clients already had.
+        /// Joins of channels that their clients had joined already.
         var rejoined = 0
     }
 
@@ -332,8 +344,8 @@ final class Oracle: Hearing {
         line(Key(client: client, channel: channel)).listening?.joinsAgain = true
     }
 
-    /// Records a repeated join. The channel continues after the events it was sent, so most expectations stay. Messages
-    /// behind changes that still waited for a verdict arrive again.
+    /// Records a repeated join. The channel continues after the events that it received, so most expectations stay.
+    /// Messages after changes that waited for a policy's result arrive again.
     private func hasJoinedAgain(_ listening: Listening) {
         tally.joins += 1
         tally.rejoined += 1
@@ -348,11 +360,12 @@ final class Oracle: Hearing {
             returning.rests = rests()
             return
         }
-        // The hub may or may not have read that the channel became another person's.
+        // The hub may not have read the token by which the channel became another person's.
         for person in listening.former + [listening.person] {
             let isUncertain = listening.optionalThrough == nil || !listening.former.isEmpty
             let absentKey = AbsentKey(person: person, topic: listening.topic, seat: listening.seat)
-            // A listener that did not return as the same person still counts as away after the other has returned.
+            // A former listener whose client did not return as the same person still counts as absent, even after
+            // another client has returned.
             if line.absent[absentKey] != nil { line.seconds[absentKey] = now() + Self.surelyForgotten }
             let isOneOfTwo = line.seconds[absentKey, default: 0] > now()
             line.absent[absentKey] = Absent(
@@ -363,21 +376,21 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Records the end of the hub. If the power or its directory was lost, the hub may have forgotten its clients;
-    /// otherwise it knows what it had written down.
+    /// Records the end of the hub's process. If the power failed or the directory was lost, the hub may have forgotten
+    /// its clients. Otherwise it knows everything that it had written.
     func hubEnded(power: Bool, hasForgotten: Bool = false) {
         for case let line? in lines.joined() {
             for (key, absent) in line.absent {
                 absent.isUncertain = absent.isUncertain || power || hasForgotten
                 absent.listening.hubEnded(at: now(), rests: rests())
-                // The hub may remember a listener that never returned for the full time.
+                // The hub may remember a former listener that never returned for the full grace period.
                 if power { line.seconds[key] = now() + Self.surelyForgotten }
             }
             if power { powerFailed(line) }
         }
     }
 
-    /// Counts each listener that returned a moment ago as absent again, unless it was cut since.
+    /// Counts each former listener that returned a moment ago as absent again, unless its socket ended since.
     private func powerFailed(_ line: Line) {
         for (key, absent, at) in line.returned where now() - at < Self.surelyReturned && line.absent[key] == nil {
             line.absent[key] = Absent(
@@ -388,8 +401,8 @@ final class Oracle: Hearing {
         line.returned = []
     }
 
-    /// Records a gap in the history. Joined channels must be told, and may receive the changes after the gap's end once
-    /// more.
+    /// Records a gap in the history. The hub must tell joined channels, which may receive the changes after the gap's
+    /// end once more.
     func hasGap(_ gap: Gap) {
         gaps.append(gap)
         trace?("history has a gap from \(gap.from) to \(gap.to): \(gap.reason.rawValue)")
@@ -414,7 +427,7 @@ final class Oracle: Hearing {
         // After a notice with another reason, the channel may still receive changes from before the gap.
         let told = listening.gaps.firstIndex(where: isOf)
         ledger.note()
-        // A channel on a lagging loop receives messages from before and after a gap that is older than its join.
+        // A channel on a lagging loop receives messages on both sides of a gap that is older than its join.
         if told == nil, let former = gaps.last(where: isOf) {
             listening.reached.message = min(listening.reached.message, ledger.firstNumber(behind: former.to) - 1)
         }
@@ -424,8 +437,8 @@ final class Oracle: Hearing {
         listening.heardNoFurther(than: first - 1)
     }
 
-    /// Continues a client as if it had never been away, from the smallest state that the hub knew as received. The
-    /// client receives everything since then, or is told that changes may be missing.
+    /// Continues a client as if it had never been disconnected, from the oldest state that the hub may know as
+    /// received. The client receives everything since then, or a notice that changes may be missing.
     private func goOn(_ listening: Listening, as absent: Absent) {
         let former = absent.listening
         let reached = absent.isOneOfTwo ? Reached() : former.known.reached
@@ -438,15 +451,15 @@ final class Oracle: Hearing {
                 heard: former.heard,
                 said: former.said,
                 truncations: former.truncations, toldAt: former.toldAt))
-        // The client is told, also if the hub may have forgotten it.
+        // If the hub may have forgotten the client, a notice is enough.
         if absent.isUncertain { listening.reached = Reached() }
         listening.isOwedGap = former.isOwedGap
         let isFromAnywhere = absent.isOneOfTwo || absent.isUncertain
         let toldAgain = isFromAnywhere ? former.gapsTold : former.known.gapsToldSince
         listening.gaps = toldAgain + former.gaps + listening.gaps
         listening.gapsTold = former.gapsTold.filter { !toldAgain.contains($0) }
-        // The hub has one position for changes and messages: messages behind changes that waited for a verdict arrive
-        // again.
+        // The hub has one position for changes and messages. So messages arrive again if they follow changes that
+        // waited for a policy's result.
         listening.reached.message = min(listening.reached.message, listening.reached.change)
         listening.begins()
         tally.returned += 1
@@ -457,7 +470,7 @@ final class Oracle: Hearing {
         listening.optionalThrough = database.lastCommit
         if let returning = listening.returning {
             goOn(listening, as: returning)
-            // From now on the former listener is at this one's position.
+            // From here on, the former listener is at this listening's position.
             line.absent = line.absent.filter { $0.value !== returning }
             let key = AbsentKey(person: listening.person, topic: listening.topic, seat: listening.seat)
             line.returned = line.returned.filter { now() - $0.at < Self.surelyReturned } + [(key, returning, now())]
@@ -509,7 +522,7 @@ final class Oracle: Hearing {
         if case .change(let change, let passage) = what {
             tally.deliveries += 1
             mix(change.trail)
-            // Of an insert all clients read the same bytes.
+            // All clients read the same bytes of an insert.
             if change.operation == "INSERT" {
                 reads?(listening.topic, change.trail, passage.map { $0.place.offset - 1 })
             }
@@ -559,8 +572,8 @@ final class Oracle: Hearing {
         }
     }
 
-    /// Checks that a position is not beyond the log's end, and not before the channel's earlier position or the log's
-    /// end at the hub's start. A client that resumed there would receive repeated changes.
+    /// Checks a position that the hub sent. It must not be beyond the log's end, before the channel's earlier position,
+    /// or before the log's end at the hub's start. A client that resumed there would receive repeated changes.
     private func checkPosition(_ place: LogPlace, of line: Line, _ who: () -> String) {
         let position = position()
         let (start, end) = (position.start, position.end)
@@ -608,7 +621,7 @@ final class Oracle: Hearing {
         if ledger.commit(of: number).end <= listening.durable {
             complain("\(who()) heard what the log had before its join: \(what())")
         }
-        // Equal bytes are equally correct for the next channel of the same audience.
+        // Equal bytes are just as correct for another channel of the same audience.
         if listening.former.isEmpty, listening.audience.isSound(heard, number) { return }
         let before = complaints.count
         checkContent(heard, number, listening, who, what)
@@ -639,8 +652,8 @@ final class Oracle: Hearing {
         if !heard.before.isSame(as: old, isWhole: false) { complain("\(who()) heard other old values: \(what())") }
     }
 
-    /// Checks a message of the database: every joined channel of the topic receives it once, in order. A lagging loop
-    /// may also send older messages to channels that joined meanwhile.
+    /// Checks a message of the database. Every joined channel of the topic must receive it once, in order. A lagging
+    /// loop may also send older messages to channels that joined later.
     private func check(said version: Int, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         tally.said += 1
@@ -664,8 +677,8 @@ final class Oracle: Hearing {
         listening.said.append(number)
     }
 
-    /// Checks a truncation notice. The truncation may be older than the join, because the client then only fetches once
-    /// more.
+    /// Checks a truncation notice. The truncation may be older than the join, because its only effect is that the
+    /// client fetches once more.
     private func check(truncated name: String, _ listening: Listening, _ who: () -> String) {
         ledger.note()
         guard let table = ModelTable.subscribed.first(where: { $0.name == name }),
@@ -676,7 +689,7 @@ final class Oracle: Hearing {
 
     // MARK: Missing events
 
-    /// Checks, after everything has come to rest, that every channel received all that it must.
+    /// Checks that every channel received everything that it must. Must be called after all events have arrived.
     func settle() {
         ledger.note()
         let oldest = position().oldestKept
@@ -731,7 +744,7 @@ final class Oracle: Hearing {
         return missing
     }
 
-    /// True for a delete that names its row by key only: the hub can send it only if the log still has that row.
+    /// True for a delete that names its row by the key only. The hub can send it only if the log still has that row.
     private func dependsOnTheLog(_ number: Int, _ oldest: LSN) -> Bool {
         let (change, commit) = (ledger.change(number), ledger.commit(of: number))
         guard change.operation == .delete, let old = change.old, commit.rules.isNamedByKey(change.table) else {

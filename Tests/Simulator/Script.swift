@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Action on the simulated world in one step, and the pause after the action.
+/// One action on the simulated world, and the pause after it.
 public struct Step: Sendable, Equatable, CustomStringConvertible {
     public enum Action: Sendable, Equatable {
         case write(seed: UInt64)
@@ -12,17 +12,17 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case join(client: Int, channel: Int, seed: UInt64)
         case leave(client: Int, channel: Int)
         case everybodyLeaves
-        /// Every client of the crowd that has not joined joins.
+        /// Every client of the crowd that has not joined joins now.
         case gather(seed: UInt64)
-        /// A percentage of the crowd is cut at once.
+        /// A percentage of the crowd's sockets ends at the same time.
         case scatter(seed: UInt64, percent: UInt64)
         case freezeCrowd(seed: UInt64, percent: UInt64, milliseconds: UInt64)
-        /// The channel's token becomes another person's.
+        /// The channel's token is replaced by another person's.
         case become(client: Int, channel: Int, person: Int)
         case cut(client: Int)
-        /// The connection is cut for longer than the hub keeps the client's position, or nearly so.
+        /// The client is disconnected for longer than the hub keeps its position, or nearly so long.
         case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
-        /// The connection is cut, and the hub notices only after this time.
+        /// The client disconnects, and the hub notices it only after this time.
         case vanish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
@@ -31,10 +31,11 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The disk accepts this number of writes, then refuses two.
         case failWrites(after: Int)
         case failSyncs(after: Int)
-        /// Opens, or reads, of files fail for a number of milliseconds.
+        /// Opens of files fail for a number of milliseconds.
         case failOpens(milliseconds: UInt64)
+        /// Reads of files fail for a number of milliseconds.
         case failReads(milliseconds: UInt64)
-        /// A bit of a sealed segment is flipped for a while; then it is restored from a backup.
+        /// A bit of a sealed segment is flipped for a while, then restored as if from a backup.
         case rot(seed: UInt64, milliseconds: UInt64)
         case beAway(milliseconds: UInt64)
         case loseAnswers(milliseconds: UInt64)
@@ -42,9 +43,9 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         /// The log removes segments older than this, even if a client still needs them.
         case retain(milliseconds: UInt64)
         case crash(power: Bool)
-        /// The wall clock is set forward by an amount; a negative amount sets it back.
+        /// The wall clock is set forward by a number of seconds; a negative number sets it back.
         case setWallClock(aheadBy: Int64)
-        /// Comes to rest, and compares the received events with the expected ones.
+        /// All faults end and all events arrive. Then the received events are compared with the expected ones.
         case settle
     }
 
@@ -54,26 +55,27 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
     public var description: String { "\(milliseconds) ms, then \(action)" }
 }
 
-/// Faults that a script may contain.
+/// Choice of the faults that a script may contain.
 public struct Weather: Sendable {
     public var faults = true
     public init() {}
 }
 
-/// Number of steps after which everything comes to rest and the received events are checked.
+/// Number of steps after which the faults end and the received events are checked.
 private let stretchLength = 150
 
-/// Character of a stretch of a script.
+/// Kind of a stretch, which is a part of a script.
 private enum Stretch: CaseIterable {
-    /// Lets all happen at once.
+    /// Events of all kinds occur together.
     case stormy
-    /// The same events at a slow pace, so that they meet waits of several seconds.
+    /// Events occur as in a stormy stretch but slowly, so that they meet waits of several seconds.
     case slow
-    /// The database gives no answers for long, while changes and clients arrive: other faults would hide such losses.
+    /// The database gives no answers for long, while changes and clients arrive. Other faults are left out, because
+    /// they would hide losses.
     case outage
     /// Many changes are written, and many clients receive them.
     case broad
-    /// Few clients come, and all leave before others come.
+    /// Few clients join, and all leave before others join.
     case lonely
 
     static func next(_ random: inout SeededRandom, _ shape: Shape, _ weather: Weather) -> Stretch {
@@ -96,7 +98,7 @@ private enum Stretch: CaseIterable {
         if self == .lonely { return lonelyAction(place, &random, shape, weather) }
         if shape.isSluggish, weather.faults, place % 5 == 1 { return sluggishAction(&random, shape) }
         guard self == .outage else { return Simulator.action(&random, shape, weather) }
-        // The outages repeat, so that some channels are older than an outage.
+        // The outages repeat, so that some channels joined before an outage.
         if place % 75 == 15 { return .beAway(milliseconds: UInt64.random(in: 5_000...15_000, using: &random)) }
         return quietAction(&random, shape)
     }
@@ -125,7 +127,7 @@ public func script(seed: UInt64, steps: Int, _ weather: Weather = Weather(), _ s
     return script
 }
 
-/// Returns an action of many clients at once.
+/// Returns an action that concerns many clients at the same time.
 private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> Step.Action? {
     let (seed, percent) = (random.next(), random.pick([5, 20, 100] as [UInt64]))
     switch Int.random(in: 0..<8, using: &random) {
@@ -137,8 +139,8 @@ private func crowdsAction(_ random: inout SeededRandom, _ weather: Weather) -> S
     }
 }
 
-/// Returns an action of a lonely stretch: a client comes, changes happen, all leave, and changes happen without
-/// listeners.
+/// Returns an action of a lonely stretch. In it, a client joins, changes follow, all clients leave, and changes follow
+/// without listeners.
 private func lonelyAction(
     _ place: Int, _ random: inout SeededRandom, _ shape: Shape, _ weather: Weather
 ) -> Step.Action {
@@ -152,7 +154,7 @@ private func lonelyAction(
     }
 }
 
-/// Returns a change, or an action of a client that comes or goes.
+/// Returns a change, or an action of a client that joins or leaves.
 private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
     let client = shape.someClient(&random)
     let channel = Int.random(in: 0..<Simulation.channelsPerClient, using: &random)
@@ -167,7 +169,7 @@ private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.A
     }
 }
 
-/// Returns an action of a client that hears and answers late.
+/// Returns an action of a client that reads and answers late.
 private func sluggishAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
     let client = shape.someClient(&random)
     if random.next() % 3 == 0 { return .cut(client: client) }
@@ -196,7 +198,7 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
         return .freezeLoop(loop: Int(seed % UInt64(Simulation.loopCount)), milliseconds: min(milliseconds, 2_000))
     case ..<88: return .freezeStream(milliseconds: min(milliseconds, 2_000))
     case ..<90 where shape.failsReads:
-        // The pause lasts as long as a crowd of sockets holds all descriptors, or a disk hangs.
+        // The failure lasts as long as a crowd of sockets may hold all descriptors, or a disk may not respond.
         switch seed % 4 {
         case 0: return .failReads(milliseconds: milliseconds)
         case 1: return .rot(seed: seed, milliseconds: milliseconds * 5)

@@ -1,9 +1,9 @@
-/// Removes steps from a failing script as long as the script still fails.
+/// Search for a shorter script with the same failure: it removes steps as long as the script still fails.
 struct Shrinking {
     private let seed: UInt64
     private let shape: Shape
     private let steps: [Step]
-    /// Limit on tries, because each is a whole simulation.
+    /// Limit on attempts. Each attempt is a whole simulation.
     private static let mostTries = 400
 
     init(_ seed: UInt64, _ shape: Shape, _ steps: [Step]) {
@@ -40,11 +40,11 @@ struct Shrinking {
         return (best, complaints)
     }
 
-    /// Returns the number of steps until the failure with its complaints, or nil if the script succeeds.
+    /// Returns the number of steps before the failure, and the failure's complaints; nil if the script succeeds.
     private func failure(of steps: [Step]) -> (Int, [String])? {
         guard let simulation = try? Simulation(seed: seed, shape) else { return nil }
         defer { simulation.end() }
-        // Missing events are found only after everything has come to rest.
+        // A last step makes all events arrive, because missing events are found only then.
         let last = Step(action: .settle, milliseconds: 10)
         let script = steps.last == last ? steps : steps + [last]
         let complaints = simulation.run(script).complaints

@@ -12,7 +12,7 @@ import Synchronization
 import System
 import TestSupport
 
-/// Hub without its kernel and its database, in one thread, with a clock of its own.
+/// Simulation of a hub on one thread, with a virtual clock and without a kernel or a database.
 ///
 /// The stream's messages pass through the real assembler into the real log, on a failing disk in memory. The real loops
 /// deliver to clients over socket pairs. A model answers the questions for PostgreSQL, late or not at all. The received
@@ -20,7 +20,7 @@ import TestSupport
 public final class Simulation {
     static let loopCount = 2
     static let channelsPerClient = 3
-    /// Limit on additional waits of five seconds for events that still arrive.
+    /// Limit on additional waits of five seconds each, while events still arrive.
     private static let mostPatience = 60
 
     public struct Report {
@@ -29,20 +29,23 @@ public final class Simulation {
         /// Received messages of the database to topics.
         public var said = 0
         public var joins = 0
-        /// Joins that resumed at their position; `refetched` counts those that could not.
+        /// Joins that resumed from their position.
         public var resumed = 0
+        /// Joins that asked to resume and could not.
         public var refetched = 0
         public var returned = 0
         public var rejoined = 0
-        /// Number of times that a slow client's channel went back to the log.
+        /// Number of times that a channel of a slow client stopped and later continued from the log.
         public var parked = 0
         /// Number of segments that a reader skipped.
         public var passedOver = 0
         /// Segments that the log removed at a moment chosen by the script.
         public var letGo = 0
+        /// Number of notices to clients that changes may be missing.
         public var told = 0
-        /// Channels that lost history to a gap and were told so.
+        /// Channels that lost changes in a gap and received a notice about it.
         public var toldOfGaps = 0
+        /// Number of missing changes that a notice excuses.
         public var excused = 0
         public var faults = 0
         public var commits = 0
@@ -50,7 +53,7 @@ public final class Simulation {
         public var bytesHeard = 0
         public var milliseconds: UInt64 = 0
         public var coverage: [String: Int] = [:]
-        /// Hash that differs whenever a client received anything else.
+        /// Hash of all received events, to compare two runs.
         public var fingerprint: UInt64 = 0
     }
 
@@ -58,7 +61,7 @@ public final class Simulation {
     private let agenda: Agenda
     private let database = ModelDatabase()
     private let storage = FaultyStorage()
-    /// Directory for the clients' positions; it never fails.
+    /// Directory for the clients' positions. Its operations never fail.
     private var notes = MemoryDirectory()
     private var departures: ResumeStore?
     private let server: ModelServer
@@ -67,13 +70,13 @@ public final class Simulation {
     private let shape: Shape
     private let wire = Wire()
     private var clients: [Client] = []
-    /// Epoll that finds the clients with data to read.
+    /// Epoll set that reports the clients with data to read.
     private let readable: Epoll
-    /// Clients without a connection that have no time to return yet.
+    /// Disconnected clients for which no time of return is set yet.
     private var lost: Set<Int> = []
-    /// Clients that read nothing for now, though data may have arrived.
+    /// Clients that do not read for now, although data may have arrived.
     private var frozen: Set<Int> = []
-    /// Clients with unsent output.
+    /// Clients with output that they have not written yet.
     private var unsaid: Set<Int> = []
     private var hub: Hub?
     private var random: SeededRandom
@@ -82,17 +85,17 @@ public final class Simulation {
     private var readsFailUntil: UInt64 = 0
     private let damage = Damage()
 
-    /// Bits of segments that differ from the written ones.
+    /// Flipped bits in segments.
     private final class Damage {
         var bits: [(until: UInt64, bit: Int, name: String)] = []
-        /// Time at which the damage was last seen. A client that met the damage may be told only then.
+        /// Virtual time at which the damage last existed. The hub may report the damage to a client later.
         var lastSeen: UInt64?
     }
     private var faults = 0
     private var losses: [String: Int] = [:]
     private var nextBeat: UInt64 = 0
     private let coverage = Coverage()
-    /// Metrics of all hubs together.
+    /// Metrics of all hubs of the run together.
     private let metrics = ProjectMetrics()
     private(set) var stepsDone = 0
 
@@ -103,7 +106,7 @@ public final class Simulation {
 
     private let hubBegan = Beginning()
 
-    /// Number of times that each loop had nothing more to do.
+    /// Number of times that each loop came to rest, with no work left.
     private final class Rests {
         var counts = [Int](repeating: 0, count: Simulation.loopCount)
     }
@@ -161,8 +164,8 @@ public final class Simulation {
         var sockets = SocketSettings(host: "simulated", port: 0, loopCount: Self.loopCount)
         sockets.backend = .epoll
         sockets.time = time
-        // The buffers are small, so that a client that pauses for a moment is slow. A crowd gets large ones, because it
-        // receives transactions of hundreds of rows.
+        // The buffers are small, so that a client that pauses for a moment becomes slow. A crowd has large buffers,
+        // because it receives transactions of hundreds of rows.
         let isTight = !shape.hasCrowd && !shape.isRoomy
         sockets.sendBuffer = isTight ? 4 << 10 : 64 << 10
         sockets.outboxBytes = isTight ? 16 << 10 : 256 << 10
@@ -211,7 +214,7 @@ public final class Simulation {
         init(_ witness: LedgerWitness) { self.witness = witness }
     }
 
-    /// Wrapper for an object that only one thread touches, for closures that any thread could call.
+    /// Wrapper for an object that only one thread uses, for closures that the compiler assumes any thread could call.
     private struct SharedStream: @unchecked Sendable {
         let stream: ModelStream
         init(_ stream: ModelStream) { self.stream = stream }
@@ -240,7 +243,7 @@ public final class Simulation {
         }
     }
 
-    /// Ends the process with everything in its memory, and starts another a moment later.
+    /// Ends the hub's process and starts another one a moment later.
     private func crash(power: Bool, _ loss: ForcedLoss? = nil) {
         hub?.catalog.stop()
         agenda.removeAll()
@@ -256,7 +259,7 @@ public final class Simulation {
         witness.hubDied(at: time.unixMicroseconds(), place: stream.place?.offset ?? 0)
         oracle.hubEnded(power: power, hasForgotten: loss == .directoryLost)
         frozenLoops = [:]
-        // Clients and the database return in random order.
+        // Chance decides if the clients or the database return first.
         if UInt64.random(in: 0..<2, using: &random) == 0 { server.beAway(milliseconds: 7_000) }
         do {
             try startHub()
@@ -288,7 +291,7 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Cuts the client until a moment that is far off for the hub. Meanwhile rows are written and messages go to its
+    /// Disconnects the client for long, until a moment. Before it returns, rows are written and messages sent to its
     /// topics.
     private func sleep(_ client: Client, _ seed: UInt64, until moment: UInt64) {
         let topics = (0..<Self.channelsPerClient).compactMap { client.topic(of: $0) }
@@ -302,7 +305,7 @@ public final class Simulation {
         if !transaction.changes.isEmpty { commit(transaction, as: database.takeXID()) }
     }
 
-    /// Makes a client vanish; the hub's end of its socket stays open until then.
+    /// Disconnects a client without the hub noticing. The hub's end of its socket stays open until a moment.
     private func vanish(_ client: Client, until moment: UInt64) {
         guard let descriptor = client.vanish() else { return }
         readable.remove(descriptor)
@@ -310,7 +313,7 @@ public final class Simulation {
         noteLoss(client)
     }
 
-    /// Closes the sockets of vanished clients whose time has come.
+    /// Closes the sockets of vanished clients that were to stay open until this moment or an earlier one.
     private func closeVanished(until moment: UInt64) {
         for (at, descriptor) in vanished where at <= moment { StreamSocket.close(descriptor) }
         vanished.removeAll { $0.at <= moment }
@@ -325,7 +328,7 @@ public final class Simulation {
 
     private func isReturning(_ number: Int) -> Bool { returns.contains { $0.client == number } }
 
-    /// Lets each client without a connection return after a while, and join its channels again.
+    /// Schedules the return of each disconnected client. The client then joins its channels again.
     private func reconnectLater() {
         for number in lost.sorted() {
             let pause = UInt64.random(in: 10...1500, using: &random)
@@ -346,13 +349,13 @@ public final class Simulation {
 
     private var returns: [(at: UInt64, client: Int)] = []
 
-    /// Lets clients read their data. Returns true if any client did.
+    /// Lets clients read their data. Returns true if any client had data.
     private func readAll() -> Bool {
         let now = time.monotonicNanoseconds()
         frozen = frozen.filter { clients[$0].frozenUntil > now }
         var ready = unsaid
         unsaid = []
-        // Epoll reports ready clients in turn, one batch at a time.
+        // Epoll reports the ready clients in turn, one batch at a time.
         var (asked, batch) = (0, Epoll.batch)
         while batch == Epoll.batch, asked <= clients.count {
             batch = readable.wait(milliseconds: 0)
@@ -413,7 +416,7 @@ public final class Simulation {
         return report
     }
 
-    /// Closes everything that is open, because a simulation holds descriptors.
+    /// Closes all descriptors of the simulation.
     public func end() {
         for client in clients { client.cut() }
         closeVanished(until: .max)
@@ -421,12 +424,12 @@ public final class Simulation {
         hub?.catalog.stop()
         agenda.removeAll()
         stream.die()
-        // The stream and the simulation refer to each other.
+        // The stream and the simulation refer to each other, so one reference is removed.
         stream.hasGap = { _ in }
         hub = nil
     }
 
-    /// Lets this time pass, and runs everything that becomes due.
+    /// Moves the clock forward by this time, and runs everything that becomes due.
     private func pass(milliseconds: UInt64) {
         let until = time.monotonicNanoseconds() + milliseconds * 1_000_000
         repeat {
@@ -438,7 +441,7 @@ public final class Simulation {
         _ = turnEverything()
     }
 
-    /// Time of the next event that happens by itself.
+    /// Virtual time of the next event that needs no action of the script.
     private var nextDuty: UInt64 {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
         let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
@@ -449,7 +452,7 @@ public final class Simulation {
         return duties.compactMap(\.self).min() ?? 0
     }
 
-    /// Runs one turn of everything. Returns true if anything was done.
+    /// Lets the agenda, the stream, the loops and the clients run once. Returns true if anything was done.
     private func turnEverything() -> Bool {
         var didAnything = agenda.run()
         hearStream()
@@ -477,7 +480,7 @@ public final class Simulation {
     private func hearStream() {
         guard time.monotonicNanoseconds() >= streamFrozenUntil else { return }
         if !stream.isRunning {
-            // Starts again after a failure of the disk.
+            // The stream starts again after a failure of the disk.
             do { try stream.start() } catch { return faults += 1 }
         }
         stream.hear(
@@ -599,7 +602,7 @@ public final class Simulation {
 
     private func rot(_ seed: UInt64, until moment: UInt64) {
         damage.lastSeen = max(damage.lastSeen ?? 0, moment)
-        // In the current segment, the damage hits a part that a lagging loop has yet to read.
+        // In the current segment, the damage is in a part that a lagging loop has yet to read.
         if seed % 3 == 0, let end = stream.end?.state, end.segmentBytes > 200 {
             faults += 1
             let name = String("\(10_000_000_000 + end.segment)".dropFirst()) + ".segment"
@@ -618,13 +621,13 @@ public final class Simulation {
         damage.bits.append((moment, bit, name))
     }
 
-    /// Restores the damaged bits.
+    /// Restores the flipped bits that were to last until this moment or an earlier one.
     private func restore(until moment: UInt64) {
         for place in damage.bits where place.until <= moment { storage.rot(place.bit, of: place.name) }
         damage.bits.removeAll { $0.until <= moment }
     }
 
-    /// Stops all faults, and lets every client receive everything on its way.
+    /// Stops all faults, and lets every client receive all outstanding events.
     private func settle() {
         storage.setFaults { _ in }
         readsFailUntil = 0
@@ -637,9 +640,9 @@ public final class Simulation {
         witness.isCalm = true
         defer { witness.isCalm = false }
         pass(milliseconds: 25_000)
-        // Missed notes are reported at the latest when the hub inspects its channels.
+        // The hub reports missing notes when it inspects its channels, at the latest.
         if witness.isScarce { pass(milliseconds: 10_000) }
-        // A crowd and a slow server take longer, so the simulation waits while events still arrive.
+        // A crowd or a slow server needs longer, so the simulation waits while events still arrive.
         var (heard, patience) = (-1, Self.mostPatience)
         while shape.hasCrowd || shape.isSluggish, heard != oracle.tally.deliveries, patience > 0 {
             heard = oracle.tally.deliveries
@@ -666,13 +669,13 @@ public final class Simulation {
         frozen.insert(client.number)
     }
 
-    /// Returns a random part of the crowd.
+    /// Returns a random selection of the crowd.
     private func some(_ percent: UInt64, of seed: UInt64) -> [Client] {
         var random = SeededRandom(seed: seed)
         return clients[Shape.individuals...].filter { _ in random.next() % 100 < percent }
     }
 
-    /// Lets every client of the crowd that has not joined do so.
+    /// Lets every client of the crowd join that has not joined.
     private func gather(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         for client in clients[Shape.individuals...] {
@@ -685,7 +688,7 @@ public final class Simulation {
         let isOfCrowd = shape.isOfCrowd(client)
         let seed = isOfCrowd ? seed % Shape.seatsOfCrowd : seed
         var random = SeededRandom(seed: seed)
-        // A client that wants single rows only leaves segments to skip.
+        // A client that wants only single rows leaves segments that its catch-up can skip.
         let wantsRows = random.next() % 5 == 0 || shape.isOfRows
         let tables = shape.isOfRows ? ModelTable.unguarded : ModelTable.subscribed
         // Some clients receive only the database's messages to their topic.
@@ -742,7 +745,7 @@ public final class Simulation {
         commit(transaction, as: database.takeXID())
     }
 
-    /// Sends messages to joined topics, sometimes together with rows.
+    /// Sends messages to joined topics, sometimes in a transaction with changed rows.
     private func say(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var transaction = database.begin()
@@ -789,7 +792,7 @@ public final class Simulation {
             default: database.insert(.members, owner: owner, room: room, body: "", in: &transaction)
             }
         }
-        // Policies judge rows of the same transaction by the memberships after the transaction.
+        // Policies evaluate rows with the memberships at the end of the transaction.
         if Int.random(in: 0..<2, using: &random) == 0 {
             database.insert(
                 .items, owner: random.pick(ModelDatabase.people),

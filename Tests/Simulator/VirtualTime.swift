@@ -1,12 +1,12 @@
 import Synchronization
 import System
 
-/// Clock that stands still until a caller moves it.
+/// Virtual clock that moves only when a caller moves it.
 public final class VirtualTime: TimeSource {
-    /// Start of the clock in nanoseconds, like a computer that has run for a while.
+    /// Initial monotonic time in nanoseconds, as on a computer that has run for a while.
     static let start: UInt64 = 1_000_000_000_000
     private let now = Atomic<UInt64>(start)
-    /// Microseconds from 1970 to the clock's zero.
+    /// Wall-clock time, in microseconds since 1970, at which the monotonic time is zero.
     private static let zero: Int64 = 1_800_000_000_000_000
 
     /// Microseconds by which the wall clock is ahead.
@@ -21,7 +21,7 @@ public final class VirtualTime: TimeSource {
 
     public var boot: UInt64 { 1 }
 
-    /// Sets the wall clock forward or back; time passes as before.
+    /// Sets the wall clock forward by seconds, or back if they are negative. Monotonic time is not affected.
     func setWallClock(aheadBy seconds: Int64) { shift.store(seconds * 1_000_000, ordering: .relaxed) }
 
     func advance(to moment: UInt64) {
@@ -32,7 +32,8 @@ public final class VirtualTime: TimeSource {
     func advance(milliseconds: UInt64) { advance(to: monotonicNanoseconds() + milliseconds * 1_000_000) }
 }
 
-/// Future actions in the order of their times; actions at one time run in the order of their requests.
+/// Queue of future actions in the order of their times. Actions with the same time run in the order in which they were
+/// added.
 final class Agenda {
     private struct Item {
         var moment: UInt64
@@ -56,7 +57,7 @@ final class Agenda {
         items.insert(item, at: place)
     }
 
-    /// Runs the next action a little early, as if another thread were faster.
+    /// Runs the next action early, as if another thread were faster. Does nothing if it is not due within 20 ms.
     func hurry() {
         guard let first = items.first, first.moment <= time.monotonicNanoseconds() + 20_000_000 else { return }
         items.removeFirst()
@@ -77,13 +78,13 @@ final class Agenda {
     func removeAll() { items = [] }
 }
 
-/// Clock by which a log removes segments. It can be ahead of the world's clock, so that recent segments count as old.
+/// Clock by which a log removes old segments. It can be ahead of the virtual clock, so that new segments count as old.
 final class SinkTime: TimeSource {
     static let age = Duration.seconds(48 * 3600)
     private static let ageNanoseconds: UInt64 = 48 * 3600 * 1_000_000_000
 
     private let time: VirtualTime
-    /// Passed time in nanoseconds.
+    /// Nanoseconds by which the clock was moved.
     private let passed = Atomic<UInt64>(0)
     private let ahead = Atomic<UInt64>(0)
 
@@ -92,7 +93,7 @@ final class SinkTime: TimeSource {
     func monotonicNanoseconds() -> UInt64 { time.monotonicNanoseconds() + passed.load(ordering: .relaxed) }
     func unixMicroseconds() -> Int64 { time.unixMicroseconds() + Int64(ahead.load(ordering: .relaxed) / 1000) }
 
-    /// Lets so much time pass at once that the log keeps only the last `milliseconds`.
+    /// Moves the clock so far forward that the log keeps only the last `milliseconds`.
     func isAhead(retaining milliseconds: UInt64) {
         passed.add(Self.ageNanoseconds, ordering: .relaxed)
         ahead.store(Self.ageNanoseconds - milliseconds * 1_000_000, ordering: .relaxed)

@@ -1,12 +1,12 @@
 import Foundation
 import System
 
-/// Parser of the hub's frames to clients. Each text is parsed once, because a crowd receives the same bytes a thousand
-/// times.
+/// Parser of the hub's frames to clients. It parses equal texts only once, because a crowd receives the same bytes a
+/// thousand times.
 ///
 /// All clients of a simulation share one parser. Its cache depends on the text alone, not on the receiver.
 final class Wire {
-    /// Meaning of one text, with its topic.
+    /// Parsed message, with its topic.
     struct Message {
         enum Kind {
             case reply(ref: String?, isGood: Bool, recovery: Recovery?, text: String)
@@ -25,7 +25,7 @@ final class Wire {
         var kind: Kind
     }
 
-    /// Parsed meaning, stored with its bytes.
+    /// Parsed result, stored with its bytes.
     private struct Known<Meaning> {
         var bytes: [UInt8]
         var meaning: Meaning
@@ -39,14 +39,14 @@ final class Wire {
         }
     }
 
-    /// Buffer for bytes on their way from a socket to the parser; it stores nothing permanently.
+    /// Buffer that holds bytes between a socket and the parser. It stores nothing permanently.
     let room = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 16)
     private var messages: [UInt64: Known<Message>] = [:]
     private var changes: [UInt64: Known<HeardChange>] = [:]
     private var topicsRead: [UInt64: Known<Int>] = [:]
     private var topics: [String: Int] = ["phoenix": Wire.phoenix]
     private var tokens: [String: String] = [:]
-    /// Topic of messages for the whole connection.
+    /// Number of the topic `phoenix`, whose messages concern the whole connection.
     static let phoenix = 0
     private static let mostKnown = 1 << 15
 
@@ -79,7 +79,8 @@ final class Wire {
 
     private static let afterTopic = Array(#"","event":"postgres_changes","payload":{"ids":["#.utf8)
 
-    /// Parses a change in the usual form, which most messages have. Any other form is parsed as general text.
+    /// Parses a change in the usual form, as in most messages. Returns nil for any other form, which the general parser
+    /// reads.
     private func changeMessage(_ payload: UnsafeRawBufferPointer) -> Message? {
         guard var text = Text(payload), text.skip(#"{"topic":""#), let topic = text.takeString(),
             text.skip(Self.afterTopic), text.skipNumbers(),
@@ -116,7 +117,7 @@ final class Wire {
         return change
     }
 
-    /// Returns a hash that is the same for the same bytes in every process.
+    /// Returns a hash that is the same for equal bytes in every process.
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var hash = UInt64(bytes.count) &* 0x9e37_79b9_7f4a_7c15
         var place = 0
@@ -193,7 +194,7 @@ struct Passage {
     var previous: LogPlace
 }
 
-/// Middle of a text, from which parts are removed at both ends.
+/// Text from which a parser removes parts at both ends.
 private struct Text {
     private let bytes: UnsafeRawBufferPointer
     private let base: UnsafeRawPointer
@@ -248,7 +249,7 @@ private struct Text {
         return start > from
     }
 
-    /// Parses a position such as `000000e8d4a51001.2` at the end.
+    /// Removes and returns a position at the end of the text, such as `000000e8d4a51001.2`.
     mutating func takeLastPlace() -> LogPlace? {
         var (offset, scale): (UInt64, UInt64) = (0, 1)
         while end > start, 48...57 ~= bytes[end - 1] {
@@ -270,14 +271,14 @@ private struct Text {
     }
 }
 
-/// Values of a row as a client received them.
+/// Values of a row that a client received.
 struct HeardRow {
     var id: Int?
     var owner: String?
     var room: Int?
     var body: String?
     var version: Int?
-    /// True if the message contains a value that no row of the model has.
+    /// True if the message contains a value that no row of the model can have.
     var isOdd = false
 
     init(_ values: [String: Any]) {
@@ -288,7 +289,7 @@ struct HeardRow {
             case "room": room = value as? Int
             case "body": body = value as? String
             case "version": version = value as? Int
-            // No row has values in additional columns.
+            // No row of the model has values in additional columns.
             default: isOdd = isOdd || !(value is NSNull)
             }
         }
@@ -311,7 +312,7 @@ struct HeardRow {
     var saysMore: Bool { isOdd || owner != nil || room != nil || body != nil || version != nil }
 }
 
-/// Change as a client received it; equal bytes give the same object.
+/// Change as a client received it. Messages with equal bytes share one object.
 final class HeardChange {
     let table: String
     let operation: String
@@ -320,9 +321,9 @@ final class HeardChange {
     let errors: Any?
     let new: HeardRow
     let before: HeardRow
-    /// Hash that differs for other bytes.
+    /// Hash of the change's bytes.
     let trail: UInt64
-    /// Number that the ledger found for this change; nil until it was searched.
+    /// Number of this change in the `Ledger`; nil until the ledger has found it.
     var ordinal: Int?
 
     init(
