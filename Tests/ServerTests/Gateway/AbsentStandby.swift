@@ -4,18 +4,20 @@ import System
 import TestSupport
 import Testing
 
-/// Commits that wait for a standby. PostgreSQL's log and the hub's have these commits, but no snapshot sees them.
+/// Commits that wait for a standby's confirmation. PostgreSQL's log and the hub's log have these commits, but no
+/// snapshot of the database shows them.
 ///
-/// Requires a stage on a cluster of its own. Statements of the test itself must set `synchronous_commit = local`.
+/// Requires a stage with its own cluster. Other statements of the test must set `synchronous_commit = local`, so that
+/// they do not wait.
 extension GatewayStage {
-    /// Makes each commit with `synchronous_commit = on` wait.
+    /// Makes each commit with `synchronous_commit = on` wait, as if the standby had disconnected.
     func standbyStaysAway() throws {
         try set("synchronous_commit = on")
         try set("synchronous_standby_names = 'nobody'")
         try reload { $0 == "nobody" }
     }
 
-    /// Lets every waiting commit continue.
+    /// Ends the wait, so that every waiting commit continues.
     func standbyIsBack() throws {
         try database.cluster.connect().execute("ALTER SYSTEM RESET synchronous_standby_names")
         try reload { $0 == "" }
@@ -40,7 +42,7 @@ extension GatewayStage {
         return count.first?.first.flatMap { $0 }.flatMap { Int($0) } ?? -1
     }
 
-    /// Runs the statement on a thread and connection of its own; the thread ends with the statement.
+    /// Runs the statement on a new thread and connection. The thread ends with the statement.
     func writeInBackground(_ sql: String) throws -> BackgroundThread {
         let target = database.target
         let filled = names.filled(sql)
@@ -49,7 +51,7 @@ extension GatewayStage {
 }
 
 enum AbsentStandby {
-    /// Alternates between blocking commits for a while and letting them pass for a while. At the end commits pass.
+    /// Alternately blocks commits for a while and lets them continue for a while. At the end, no commit is blocked.
     static func comesAndGoes(_ stage: GatewayStage, seed: UInt64, until end: Bell) throws {
         var random = SeededRandom(seed: seed)
         while !end.rang {

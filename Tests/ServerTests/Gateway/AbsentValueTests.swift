@@ -7,8 +7,8 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// Checks that a value missing from a change is not taken for NULL: the hub finds the value, or reports it as
-    /// missing.
+    /// Tests of values that a change does not contain. The hub must not treat them as NULL: it finds the value, or
+    /// tells the client that it is missing.
     @Suite(.serialized) struct AbsentValueTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, n int, kind text, body text);
@@ -19,7 +19,8 @@ extension GatewayRows {
 
         private static let guarded = "ALTER TABLE notes ENABLE ROW LEVEL SECURITY;"
 
-        /// Returns a policy that the hub decides itself, or one that it must ask PostgreSQL about.
+        /// Returns a policy with the condition. If `isAsked` is true, the hub must ask PostgreSQL about it; otherwise
+        /// it decides itself.
         private static func policy(_ condition: String, isAsked: Bool) -> String {
             let seen = """
                 CREATE FUNCTION sees(boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN $1; END $$;
@@ -45,7 +46,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns all messages about the notes that the client has received so far.
+        /// Returns all messages about `notes` that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fences.number += 1
             try stage.run("INSERT INTO fences VALUES (\(fences.number))")
@@ -60,7 +61,7 @@ extension GatewayRows {
             }
         }
 
-        /// Waits until the loop has read everything committed. Only a client that follows a table can show this.
+        /// Waits until the loop has read everything committed. A client that follows a table proves it.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")])
@@ -127,8 +128,8 @@ extension GatewayRows {
 
         // MARK: Rows that move out of view
 
-        /// Checks that a client that asked for moves receives all of them under any identity, also for rows older than
-        /// itself.
+        /// Checks that a client that asked for rows moving out of its view receives all of these moves. This must hold
+        /// for every replica identity, and for rows that are older than the client.
         @Test(arguments: seeds(2), [nil, false, true])
         func `rows that updates take away are told under every identity`(seed: Seed, isAsked: Bool?) throws {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) }
@@ -161,8 +162,8 @@ extension GatewayRows {
             }
         }
 
-        /// Returns a transaction in which the table keeps only keys of old rows, without notice. Before and after, it
-        /// keeps all.
+        /// Returns a transaction during which changes contain only the keys of old rows. Before and after it, they
+        /// contain whole old rows.
         private static func whileKeysAreKept(_ statement: String) -> String {
             "BEGIN; ALTER TABLE notes REPLICA IDENTITY DEFAULT; \(statement); "
                 + "ALTER TABLE notes REPLICA IDENTITY FULL; COMMIT"
@@ -173,7 +174,7 @@ extension GatewayRows {
             let policy = isAsked.map { Self.policy("n > 3", isAsked: $0) } ?? ""
             let stage = try stage(policy + "ALTER TABLE notes REPLICA IDENTITY FULL;")
             try stage.run("INSERT INTO notes VALUES (1, 5), (2, 5), (3, 1)")
-            // Clients that join from now on do not learn of it.
+            // Clients that join after this line do not receive the notice.
             try pass(stage)
             let one = try follower(stage, isAsked == nil ? "n=gt.3" : nil, more: #","tidewire":{"moves":true}"#)
             try stage.run(
@@ -199,7 +200,7 @@ extension GatewayRows {
             #expect(try isTold(one))
         }
 
-        /// The table's rows, and the messages for a client that sees rows with n > 3.
+        /// Rows of the table, with the messages for a client that sees rows with n > 3.
         private struct Rows {
             private var values: [Int: Int] = [:]
             private var last = 0
@@ -283,7 +284,7 @@ extension GatewayRows {
             #expect(heard.map { ($0.record["body"] as? String)?.count } == [9000])
         }
 
-        /// Checks that the earlier value of another row under the same key is not taken for this row's value.
+        /// Checks an earlier row with the same key: the hub must not use its values for the present row.
         @Test func `what another row had under the same key is nothing to this one`() throws {
             let stage = try stage(
                 "INSERT INTO notes VALUES (7, 1, 'k', repeat('z', 9000));")
@@ -345,8 +346,8 @@ extension GatewayRows {
             #expect(warnings.allSatisfy { !$0.isTrouble })
         }
 
-        /// Checks deletes of rows that the log has without their large value, because it is older than the log. The
-        /// subscription says only that the log must have the row.
+        /// Checks deletes of rows whose large value the log does not have, because the value is older than the log. The
+        /// notice at the subscription only states that the log must have the row.
         @Test(arguments: [false, true])
         func `a delete is told of if the log's row lacks a value`(hasPolicy: Bool) throws {
             let stage = try stage(Self.large(1) + (hasPolicy ? Self.policy("body LIKE 'x%'", isAsked: false) : ""))
@@ -362,8 +363,8 @@ extension GatewayRows {
             #expect(warnings.allSatisfy { !$0.isTrouble })
         }
 
-        /// Checks that a client does not have to know which rows of the log do not count. Within a transaction no change
-        /// is lost, but the hub cannot see that.
+        /// Checks that a client needs no knowledge of the rows in the log that the hub ignores. Within a transaction no
+        /// change is lost, although the hub cannot see that.
         @Test(arguments: [("kind=eq.a", false), ("kind=eq.a", true), (nil, true)])
         func `deletes of rows from before the table left the publication are told of`(
             filter: String?, isGuarded: Bool
@@ -381,8 +382,8 @@ extension GatewayRows {
             #expect(try eventually { try isTold(one) }, "of the time without the table")
             try stage.run("DELETE FROM notes WHERE id = 2")
             #expect(try heard(one, stage).isEmpty)
-            // The hub reports a loss again after a while only. A client that joined again at each delete would do so as
-            // long as there are such rows, so the report is no error.
+            // The hub reports a loss again only after a while. A client that joined again at each report would go on
+            // doing so as long as there are such rows, so the report is no error.
             #expect(
                 try eventually {
                     try one.fence()
@@ -390,7 +391,8 @@ extension GatewayRows {
                         $0.status == "ok" && $0.said?.contains("A row was deleted") == true
                     }
                 })
-            // Rows count again once no transaction runs that may have begun before the table came back.
+            // The hub uses rows again once no transaction is running that may have begun before the table was published
+            // again.
             var id = 3
             #expect(
                 try eventually {

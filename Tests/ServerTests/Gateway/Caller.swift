@@ -3,25 +3,25 @@ import Foundation
 import TestSupport
 import WebSocket
 
-/// Client that does one thing after another: it sends a text, or waits for the next message. A wait without result
-/// fails the test after a while instead of hanging.
+/// Client that performs one operation at a time: it sends a text, or waits for the next message. A wait without a
+/// result fails the test after a time limit.
 final class Caller: @unchecked Sendable {
-    // One thread at a time uses each caller.
+    // Only one thread at a time uses a caller.
     private let client: TestClient
     private var buffer: [UInt8] = []
     private var first = 0
     private var lastRef = 0
-    /// Messages that came while the caller waited for another.
+    /// Messages that arrived while the caller waited for a different one.
     private var unheard: [Message] = []
 
-    /// Connects without sending anything.
+    /// Connects, and sends nothing.
     init(port: UInt16, receiveBuffer: Int32? = nil) throws {
         client = try TestClient(port: port, receiveBuffer: receiveBuffer)
     }
 
     func hangUp() { client.close() }
 
-    /// Stops sending, and receives everything that the hub still sends.
+    /// Ends the sending side of the connection, and receives everything that the hub still sends.
     func fallSilent() {
         client.finishSending()
         while let message = try? Message(Data(text())) { unheard.append(message) }
@@ -45,7 +45,7 @@ final class Caller: @unchecked Sendable {
         guard try client.receive(appendingTo: &buffer) else { throw ClientFailure(operation: "receive", code: 0) }
     }
 
-    /// Reads the text up to and including a mark.
+    /// Reads text up to the end of the next occurrence of `mark`.
     func read(through mark: String) throws -> String {
         let mark = Array(mark.utf8)
         var at = first
@@ -124,7 +124,8 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// Returns the number after a mark in the next text, or nil without the mark. Useful for many texts of one kind.
+    /// Returns the number that follows the mark in the next text; nil if the text does not contain the mark. This is
+    /// faster than parsing many similar texts.
     func textNumber(after mark: Data) throws -> Int? {
         let bytes = Data(try text())
         guard let found = bytes.range(of: mark) else { return nil }
@@ -139,7 +140,7 @@ final class Caller: @unchecked Sendable {
         return try Message(Data(try text()))
     }
 
-    /// Returns the first message that matches. The other messages stay unread.
+    /// Returns the first message that matches. Messages before it stay available for later calls.
     func first(_ isWanted: (Message) -> Bool) throws -> Message {
         if let place = unheard.firstIndex(where: isWanted) { return unheard.remove(at: place) }
         while true {
@@ -149,7 +150,7 @@ final class Caller: @unchecked Sendable {
         }
     }
 
-    /// Removes and returns the messages that came while the caller waited for others.
+    /// Removes and returns the messages that arrived while the caller waited for different ones.
     func takeUnheard() -> [Message] {
         defer { unheard = [] }
         return unheard
@@ -163,7 +164,7 @@ final class Caller: @unchecked Sendable {
         return "\(lastRef)"
     }
 
-    /// Waits until the hub has processed everything sent before.
+    /// Waits until the hub has processed everything that the caller sent before.
     func fence() throws {
         let ref = try push("phoenix", "heartbeat", "{}")
         _ = try first { $0.ref == ref && $0.topic == "phoenix" }
@@ -201,7 +202,7 @@ final class Caller: @unchecked Sendable {
     func ids(_ count: Int) throws -> [Int] { try (0..<count).map { _ in try change().id ?? -1 } }
 }
 
-/// Message of the second serializer.
+/// Message of the client protocol, version 2.
 struct Message: CustomStringConvertible {
     let joinRef: String?
     let ref: String?

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Tests of everything that a client receives, from the first message to the last.
+    /// Tests of all messages that a client receives, from the first to the last.
     @Suite(.serialized) struct ConversationTests {
         private static let notes = """
             CREATE TABLE notes (id int PRIMARY KEY, kind text, body text);
@@ -76,8 +76,8 @@ extension Gateways {
             #expect(try caller.change().record.keys.sorted() == ["id"])
         }
 
-        /// Checks a new role whose rights the catalog does not know yet: until it does, the channel receives nothing,
-        /// and then all.
+        /// Checks a token with a new role whose rights the hub's catalog does not contain yet. Until the catalog does,
+        /// the channel receives nothing. Then it receives all changes.
         @Test func `rows are never shown to a role that the channel has no more`() throws {
             let stage = try stage("GRANT SELECT (id) ON notes TO OUTSIDER;")
             let caller = try stage.caller()
@@ -200,7 +200,8 @@ extension Gateways {
             }
         }
 
-        /// Checks joins at the very moment when the catalog finds that tables were replaced.
+        /// Checks joins of one client while the catalog changes: another client, which joined before, must receive all
+        /// changes.
         @Test func `joins while the catalog moves take nothing from those who are there`() throws {
             let stage = try stage()
             let caller = try stage.caller()
@@ -226,7 +227,8 @@ extension Gateways {
                 }
             }
             let count = 15_000
-            // The client reads meanwhile, so that the hub does not find it too slow on a busy machine.
+            // A thread reads the client's messages, so that the hub does not find the client too slow on a busy
+            // machine.
             let heard = Awaited<[Int]>()
             let listening = try BackgroundThread("listener") { heard.set((try? caller.ids(count)) ?? []) }
             for start in stride(from: 1, through: count, by: 3) {

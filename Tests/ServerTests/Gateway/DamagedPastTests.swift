@@ -6,7 +6,7 @@ import Testing
 @testable import Server
 
 extension Gateways {
-    /// Damage in a part of the log that only returning clients need: no other client notices.
+    /// Tests of damage in a part of the log that only returning clients read. Other clients must not notice it.
     @Suite(.serialized) struct DamagedPastTests {
         enum Place: CaseIterable { case header, middle }
 
@@ -48,7 +48,7 @@ extension Gateways {
             try stage.awaitLog()
             #expect(try live.ids(40) == Array(1...40))
             try flipByte(place, of: stage.dataDirectory + "/log/0000000001.segment")
-            // The loop repeats this: one damaged past must not affect the present.
+            // The test repeats this in a loop: a damaged past must not affect the present.
             for id in 41...43 {
                 let (caller, standing) = try join(stage, at: position)
                 if place == .header {

@@ -7,8 +7,8 @@ import Testing
 @testable import Server
 
 extension GatewayPolicies {
-    /// Checks memberships that SECURITY DEFINER functions read in their owner's name. Whether the hub's documented
-    /// login can read them or not, each client receives the rows that PostgreSQL shows it.
+    /// Tests of memberships that SECURITY DEFINER functions read with their owner's rights. Each client must receive
+    /// the rows that PostgreSQL shows it, even if the hub's documented login cannot read the memberships.
     @Suite(.serialized) struct DefinerMembershipTests {
         /// Owner of the function.
         enum Owner: String, CaseIterable, Sendable {
@@ -51,7 +51,7 @@ extension GatewayPolicies {
             var schema: String { "rooms_\(number)" }
             var members: String { "\(schema).members" }
 
-            /// SQL of the tables, the functions in their owner's name, and the rights.
+            /// SQL that creates the tables, the functions with their owners, and the rights.
             var sql: String {
                 let boss = "boss_READER"
                 let function =
@@ -120,7 +120,7 @@ extension GatewayPolicies {
                 switch right {
                 case .nothing, .otherColumns, .noSchema: return false
                 case .table, .columns: return security == .none
-                // A policy for every role would run in the hub's own name.
+                // With a policy for every role, the hub would see the rows of its own login.
                 case .tableAndPolicy: return security == .none || security == .forClients
                 }
             }
@@ -139,7 +139,7 @@ extension GatewayPolicies {
             return stage
         }
 
-        /// Returns, by table, the rows that the caller received up to the fence, in all of its channels.
+        /// Returns the rows that the caller received before the row `fence`, in all of its channels, by table.
         private func heard(_ caller: Caller, _ fence: Int, _ channels: Int) throws -> [String: Set<Int>] {
             var heard: [String: Set<Int>] = [:]
             var fences = 0
@@ -155,7 +155,7 @@ extension GatewayPolicies {
             }
         }
 
-        /// Returns the rows from `first` on that PostgreSQL shows the user, or nil if PostgreSQL refuses.
+        /// Returns the rows from `first` on that PostgreSQL shows the user; nil if PostgreSQL raises an error.
         private func shown(_ setup: Setup, to user: Int, from first: Int, _ stage: GatewayStage) throws -> Set<Int> {
             let connection = try stage.database.cluster.connect(database: stage.database.name)
             _ = try connection.query(

@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Checks that the cost of filters falls on their owner alone.
+    /// Tests that costly filters slow down only the client that asked for them.
     @Suite(.serialized) struct FilterBudgetTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, n int, body text);
@@ -19,15 +19,16 @@ extension GatewayTraffic {
             try GatewayStage(Self.tables, publication: "FOR TABLE notes, fences", on: cluster)
         }
 
-        /// Returns conditions that take long on a large value of only `a`; each binding has its own.
+        /// Returns conditions that take long to evaluate on a large value of the letter `a` only. Each binding has
+        /// different ones.
         private static func costly(_ number: Int) -> String {
             let conditions = (0..<50).map { "body.like.%a%a%a%a%a%\(number)x\($0)" }
             return binding("notes", filter: "or=(\(conditions.joined(separator: ",")))")
         }
 
         @Test func `a connection whose filters take too long is left out for a while, and told`() throws {
-            // The test uses its own cluster: roles made by other tests cause new bindings, and a channel with many
-            // filters misses changes meanwhile.
+            // The test uses its own cluster. Roles of other tests cause new bindings, during which a channel with many
+            // filters misses changes.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -35,7 +36,7 @@ extension GatewayTraffic {
             try heavy.subscribe("realtime:plain", [binding("fences")])
             try heavy.subscribe("realtime:heavy", (0..<100).map(Self.costly) + [binding("fences")])
             try light.subscribe("realtime:light", [binding("notes", filter: "body=like.%aa%"), binding("fences")])
-            // The hub tries filters on cheap values.
+            // The filters are evaluated on small values.
             try stage.run("INSERT INTO notes VALUES (1, 1, 'aaaa'); INSERT INTO fences VALUES (1)")
             #expect(try light.ids(2) == [1, 1])
             #expect(try heavy.change("realtime:heavy").id == 1)
@@ -50,21 +51,21 @@ extension GatewayTraffic {
             let ref = try heavy.push("realtime:more", "phx_join", Caller.join([binding("notes", filter: "n=eq.1")]))
             let refusal = try heavy.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooMuchFilterWork"))
-            // Later the channel receives changes again, and is told that it missed some.
+            // Later the channel receives changes again, and a notice that it missed some.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isSubscription }
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.isTrouble }
             try stage.run("INSERT INTO fences VALUES (3)")
-            // Changes from the same turn as the last note may have arrived, too.
+            // Changes that the hub sent in the same turn as the last notice may have arrived, too.
             _ = try heavy.first { $0.topic == "realtime:heavy" && $0.event == "postgres_changes" && $0.id == 3 }
             #expect(try light.ids(1) == [3])
             #expect(!light.takeUnheard().contains { $0.isTrouble })
         }
 
-        /// Checks rows that must be completed, and deleted rows, because other code evaluates their filters.
+        /// Checks deleted rows, and rows that lack a value, because other code evaluates filters on them.
         @Test(arguments: ["UPDATE notes SET n = n + 1", "UPDATE notes SET body = 'b'", "DELETE FROM notes"])
         func `whoever is left out is told, whatever the change is`(change: String) throws {
-            // The test uses its own cluster: a channel that is bound anew when the change comes, because of new roles,
-            // evaluates no filter.
+            // The test uses its own cluster. New roles would make the hub bind the channel again at the moment of the
+            // change, and then it would evaluate no filter.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -95,7 +96,7 @@ extension GatewayTraffic {
             let ref = try caller.push("realtime:b", "phx_join", Caller.join(lists(7)))
             let refusal = try caller.first { $0.ref == ref }
             #expect(refusal.status == "error" && "\(refusal.payload)".contains("TooManyFilterValues"))
-            // A channel that joins again does not count twice.
+            // A channel that joins again counts only once.
             try caller.join("realtime:a", lists(12))
             try caller.join("realtime:c", lists(4))
             #expect(parts.value == 16_000)
@@ -103,7 +104,8 @@ extension GatewayTraffic {
             #expect(eventually { parts.value == 0 })
         }
 
-        /// Checks that large joins take turns: none is lost, and each gets the same answer as a small join.
+        /// Checks large joins of several clients: the hub handles them one after another, and answers each as it
+        /// answers a small join.
         @Test func `large joins wait for each other`() throws {
             let stage = try stage()
             let callers = try (0..<8).map { _ in try stage.caller() }
@@ -122,7 +124,8 @@ extension GatewayTraffic {
             for (number, caller) in callers.enumerated() { #expect(try caller.ids(1) == [number]) }
         }
 
-        /// Checks that connections with few filter values and connections with many have separate room.
+        /// Checks that connections with few filter values have their own allowance, separate from connections with
+        /// many.
         @Test func `few and many values of connections do not crowd each other out`() throws {
             let few = 10
             let metrics = ProcessMetrics()
@@ -133,7 +136,7 @@ extension GatewayTraffic {
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: 0) }
             try budget.take(0, of: 0)
             try budget.take(few * 2, of: 0)
-            // The values that the connection took as a small one move with it.
+            // The values that the connection used while it had few now count as part of its many.
             try budget.take(few, of: few)
             #expect(throws: ProcessMetrics.RoomRefused.project) { try budget.take(1, of: few) }
             try budget.take(few, of: 0)

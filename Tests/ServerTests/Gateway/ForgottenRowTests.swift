@@ -8,7 +8,8 @@ import Testing
 @testable import Server
 
 extension Gateways {
-    /// Checks that a catch-up does not send a forgotten row, and reports that something was forgotten.
+    /// Tests of a catch-up over a forgotten row: the hub must not send the row, and must tell the client that something
+    /// is missing.
     @Suite(.serialized) struct ForgottenRowTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, body text);

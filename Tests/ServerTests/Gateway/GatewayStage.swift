@@ -15,13 +15,13 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Hub in this process with its documented logins, on its own database, and the clients that call it.
+/// Hub in this process, with documented logins and its own database, and the clients that connect to it.
 final class GatewayStage: @unchecked Sendable {
-    // One thread uses each property, except for `stop`, which one other thread calls.
+    // Only one thread uses the stage, except that another thread may call `stop`.
     let database: TestDatabase
     private(set) var hub: Hub
     private let configuration: Configuration
-    /// Names of this stage's roles, because roles belong to the whole cluster.
+    /// Names of this stage's roles. They are unique, because roles belong to the whole cluster.
     let names: Names
     var reader: String { names.reader }
     var outsider: String { names.outsider }
@@ -32,9 +32,9 @@ final class GatewayStage: @unchecked Sendable {
     private var callers: [Caller] = []
     static let secret = "a secret of the tests, which is longer than thirty-two bytes"
 
-    /// Makes a stage. `READER` and `OUTSIDER` in the text and in settings stand for two roles; the first is meant to
-    /// read. `HUB` stands for the hub's login. An operator put the `followed` tables into the hub's own publication,
-    /// which its login may not create.
+    /// Creates a stage. In `sql` and in settings, `READER` stands for a role that may read, `OUTSIDER` for another
+    /// role, and `HUB` for the hub's login. The `followed` tables are added to the hub's own publication by an
+    /// operator, because the hub's login may not do that.
     init(
         _ sql: String, publication: String, followed: String? = nil, _ settings: [(Setting, String)] = [],
         on cluster: PrivateCluster? = nil, _ encoding: ServerEncoding = .utf8
@@ -95,8 +95,8 @@ final class GatewayStage: @unchecked Sendable {
         isStopped = true
     }
 
-    /// Stops the hub, runs `meanwhile` on the data it leaves, and starts another hub with this data. Callers must
-    /// connect again.
+    /// Stops the hub, runs `meanwhile` while its data directory is unused, and starts another hub with the same
+    /// directory. Callers must connect again.
     func restart(_ meanwhile: () throws -> Void) throws {
         for caller in callers { caller.hangUp() }
         callers = []
@@ -107,9 +107,9 @@ final class GatewayStage: @unchecked Sendable {
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// Drops the slot, because the cluster has few slots.
+    /// Drops the replication slot, because the cluster has few slots.
     deinit {
-        // The hub would wait a while for clients that are still connected.
+        // The hub would wait for clients that are still connected.
         for caller in callers { caller.hangUp() }
         stop()
         let drop =
@@ -128,24 +128,24 @@ final class GatewayStage: @unchecked Sendable {
         try database.run(names.filled(sql))
     }
 
-    /// Waits until the hub has read the catalog again, and the loop has taken a turn since.
+    /// Waits until the hub has read the catalog again and is ready.
     func awaitCatalog() throws {
         let isRead = Awaited<Bool>()
         hub.director.main?.project.catalog.refresh(seeing: nil) { isRead.set($0 != nil) }
         #expect(isRead.wait() == true)
-        // If the publication of tables read by policies has changed, the stream may restart meanwhile.
+        // The stream may restart now, if the publication of tables that policies read has changed.
         let port = hub.port
         #expect(try eventually { try GatewayStage.isReady(port) })
     }
 
-    /// True if all loops use the hub's latest catalog, and its record is in the log or about to be. False while the hub
-    /// could not read a policy because of a lock: it is about to read the catalog again then.
+    /// True if all loops use the hub's newest catalog, and its record is in the log or on its way there. False if the
+    /// hub could not read a policy because of a lock, because it then reads the catalog again.
     var catalogIsNoted: Bool {
         guard let catalog = hub.director.main?.project.catalog as? CatalogService else { return false }
         return catalog.isNoted && catalog.snapshot?.policies.isUnfinished == false
     }
 
-    /// Waits until everything committed before is in the log.
+    /// Waits until the log has everything that was committed before the call.
     func awaitLog() throws {
         let end = try database.value("SELECT pg_current_wal_flush_lsn()") ?? ""
         let isConfirmed =
@@ -185,7 +185,8 @@ final class GatewayStage: @unchecked Sendable {
         return caller
     }
 
-    /// Closes the database to new connections, and ends the hub's connections with this name.
+    /// Runs `body` while the database refuses new connections. First ends the hub's connections that have this
+    /// application name.
     func away(_ application: String, of other: TestDatabase? = nil, _ body: () throws -> Void) throws {
         let database = other ?? database
         let outside = try database.cluster.connect()
@@ -203,7 +204,7 @@ final class GatewayStage: @unchecked Sendable {
     }
 }
 
-/// Returns a binding as a client writes it.
+/// Returns a binding in the JSON that clients send.
 func binding(_ table: String, _ event: String = "*", filter: String? = nil, select: [String]? = nil) -> String {
     let filter = filter.map { #","filter":"\#($0)""# } ?? ""
     let select = select.map { #","select":["\#($0.joined(separator: #"",""#))"]"# } ?? ""
@@ -218,7 +219,7 @@ final class Bell: Sendable {
     func ring() { isRung.store(true, ordering: .releasing) }
 }
 
-/// Groups of tests that run one at a time each, because the tests share two cores and one PostgreSQL.
+/// Groups of tests. In each group one test runs at a time, because all tests share two cores and one PostgreSQL.
 @Suite(.serialized, .inChain(minutes: 10)) enum Gateways {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayPolicies {}
 @Suite(.serialized, .inChain(minutes: 10)) enum GatewayHistories {}

@@ -8,8 +8,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Checks columns that PostgreSQL generates and does not send: the hub computes their values and treats them like
-    /// others.
+    /// Tests of generated columns that PostgreSQL does not send. The hub must compute their values and use them like
+    /// sent ones.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedColumnTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, half int GENERATED ALWAYS AS (team / 2) STORED, owner uuid, team int,
@@ -37,7 +37,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns all messages about the notes that the client has received so far.
+        /// Returns all messages about `notes` that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fences.number += 1
             try stage.run("INSERT INTO fences VALUES (\(fences.number))")
@@ -141,7 +141,7 @@ extension GatewayRows {
             try stage.run(
                 "INSERT INTO \"Odd table\" VALUES (1, 3, 'it''s a \"cat\" \\', '2026-02-03 04:05:06.7+02', '1 day 2 hours', '10.0.0.1')"
             )
-            // The stream contains plain columns of the same types with the same values.
+            // The stream contains plain columns with the same types and values, for comparison.
             let copies = types.indices.map { "p\($0) = g\($0)" }.joined(separator: ", ")
             try stage.run("UPDATE \"Odd table\" SET \(copies)")
             _ = try caller.change()

@@ -9,9 +9,9 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Checks whole histories of rows with generated columns, under every replica identity, with large values that
-    /// updates leave alone, and with changing definitions. A trigger records the columns' values. Clients must receive
-    /// these values or none, and filters must pass the rows that match by these values, as far as they can be known.
+    /// Tests of random histories of rows with generated columns. They use every replica identity, large values that
+    /// updates leave unchanged, and changing definitions. A trigger records the columns' values. Clients must receive
+    /// these values or none. Filters must select the rows that match by these values, if the hub can know them.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_GENERATED_STEPS=n` makes the histories longer.
     @Suite(.serialized, .postgres(before: 18)) struct GeneratedHistoryTests {
@@ -21,9 +21,9 @@ extension GatewayRows {
         private struct Entry {
             var operation: String
             var id: Int
-            /// New row, or the old row of a delete.
+            /// Row after the change; for a delete, the deleted row.
             var row: [String: String]
-            /// True if the large value was not touched, and nothing else holds it.
+            /// True if the change left the large value unchanged and nothing else contains it.
             var lacksBody: Bool
         }
 
@@ -62,8 +62,8 @@ extension GatewayRows {
                 let sql = (0..<Int.random(in: 1...5, using: &random)).map { _ in Self.statement(&random) }.joined()
                 let change = step % 9 == 0 ? Self.definition(&random) : ""
                 try stage.run("DELETE FROM trail")
-                // The catalog is read after the earlier changes, so definitions and rows do not overtake each other
-                // here.
+                // The hub reads the catalog after the earlier changes, so that a definition is never newer than the
+                // rows.
                 try stage.run("BEGIN;" + change + "COMMIT")
                 try stage.run(Bool.random(using: &random) ? "BEGIN;" + sql + "COMMIT" : sql)
                 try stage.run("INSERT INTO fences VALUES (\(step))")
@@ -72,7 +72,7 @@ extension GatewayRows {
                     let heard = try Self.heard(caller, step)
                     let ids = heard.map { "\($0.type ?? "") \(Self.id(of: $0))" }
                     let passing = trail.filter { Self.passes($0, filter) }
-                    // The hub may know a result that depends on an unsent value from elsewhere, but need not.
+                    // The hub may know a result that depends on an unsent value, but need not.
                     var rest = ids[...]
                     let wanted = passing.filter { entry in
                         let isHeard = rest.first == "\(entry.operation) \(entry.id)"
@@ -171,8 +171,8 @@ extension GatewayRows {
             if change.type == "DELETE", !isFull { return }
             for name in ["half", "size", "mixed", "more"] {
                 let isThere = row.keys.contains(name)
-                // The column depends on an unsent value. It may be missing, but it is never wrong, and never NULL for
-                // that reason.
+                // The column depends on an unsent value. So it may be missing, but it must not be wrong, and not be
+                // NULL for that reason.
                 if !isThere, entry.lacksBody, name == "size" || name == "mixed" { continue }
                 let value = row[name].flatMap { $0 is NSNull ? nil : "\($0)" }
                 #expect(value == entry.row[name], "\(name): \(about)")

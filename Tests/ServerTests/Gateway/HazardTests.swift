@@ -8,10 +8,11 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Tests of errors that occur if rows are judged by the table's later contents. None may occur here.
+    /// Tests of errors that would occur if policies were evaluated on the table's later contents. The hub must make
+    /// none of them.
     ///
-    /// `a row that changes hands is shown to whom it belongs` in `RowSecurityTests` covers the second hazard, the
-    /// unjudged past of a row. `PolicyLoginTests` also covers changes of a policy's code.
+    /// Other tests cover further cases. `a row that changes hands is shown to whom it belongs` in `RowSecurityTests`
+    /// covers the earlier versions of a row. `PolicyLoginTests` also covers changes of a policy's code.
     @Suite(.serialized) struct HazardTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -194,7 +195,7 @@ extension GatewayTraffic {
             let other = try stage.caller()
             try other.subscribe("realtime:b", [binding("fences")])
             try stage.standbyStaysAway()
-            // The first change of a table arrives with the notice that its policies may have changed.
+            // The first change of a table arrives in the stream with the mark that its policies may have changed.
             let writing = try stage.writeInBackground(Self.insert(1, 1))
             #expect(try eventually { try stage.waitingForStandby() == 1 })
             for fence in 1...20 {
@@ -202,7 +203,7 @@ extension GatewayTraffic {
             }
             #expect(try other.ids(20) == Array(1...20))
             #expect(stage.metrics.parked[.standby].value == 1)
-            // A client that joins meanwhile waits too, as do rows of the table that anybody can see.
+            // A client that joins during the wait must wait, too. So must rows of the table that every client may see.
             let late = try user(1, stage)
             try stage.run("SET synchronous_commit = local;" + Self.insert(2, 1))
             try stage.run("SET synchronous_commit = local; INSERT INTO fences VALUES (21)")

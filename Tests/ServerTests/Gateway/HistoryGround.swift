@@ -1,19 +1,20 @@
 import TestSupport
 
-/// Table of a history, published with all rows and columns or with fewer.
+/// Kind of table and publication on which a random history runs.
 enum HistoryGround: CaseIterable {
     case root, columnList, leaves, table, mixedRoot, indexIdentity
 
-    /// Tables whose policies decide, and under whose names the changes arrive.
+    /// Tables whose policies decide about the changes. Changes arrive under these names.
     var judged: [String] { self == .leaves ? ["notes_low", "notes_high"] : ["notes"] }
 
-    /// True if the hub searches the log for rows that a delete does not contain. For partitions it reports them as
-    /// missing.
+    /// True if the hub searches the log for the values that a delete does not contain. For partitioned tables it tells
+    /// clients that the delete may be missing.
     var isRecalled: Bool { !isPartitioned }
 
     private var isPartitioned: Bool { self == .root || self == .leaves || self == .mixedRoot }
 
-    /// True if changes can contain old rows. A column list excludes a full identity, and other identities keep less.
+    /// True if changes can contain whole old rows. A column list excludes the identity FULL, and other identities keep
+    /// less.
     var canKeepThePast: Bool { self == .root || self == .leaves || self == .table }
 
     var publication: String {
@@ -27,7 +28,7 @@ enum HistoryGround: CaseIterable {
     private static let columns =
         "owner uuid, kind text, body text, team int, score numeric, tags text[], data jsonb, rank rank, level int"
 
-    /// SQL that creates the table. One partition has another column order than the table, and had an additional column.
+    /// SQL that creates the table. One partition has its columns in another order, and once had an additional column.
     var creation: String {
         guard isPartitioned else {
             return "CREATE TABLE notes (id int PRIMARY KEY, \(Self.columns)); " + stored("notes")
@@ -46,7 +47,7 @@ enum HistoryGround: CaseIterable {
 
     private func stored(_ table: String) -> String { "ALTER TABLE \(table) ALTER body SET STORAGE EXTERNAL;" }
 
-    /// Returns SQL that makes changes keep whole old rows, or only their identity.
+    /// Returns SQL that makes changes contain whole old rows, or only their identity.
     func identity(_ whole: Bool) -> String {
         let full = { (table: String) in "ALTER TABLE \(table) REPLICA IDENTITY FULL;" }
         switch self {
@@ -64,8 +65,8 @@ enum HistoryGround: CaseIterable {
         }
     }
 
-    /// True if a policy reads data that changes do not contain. Such a policy shows nothing, and its clients are told
-    /// so.
+    /// True if a policy reads data that changes do not contain. Such a policy shows no rows, and the hub tells its
+    /// clients that.
     func isBeyondRows(_ text: String) -> Bool {
         // PostgreSQL recognizes `(notes).team` as a column.
         let wholeRows = PolicyHistory.wholeRows.filter { !$0.hasPrefix("(notes).") }

@@ -10,9 +10,9 @@ import Testing
 @testable import Settings
 
 extension GatewayHistories {
-    /// Random histories of rows whose columns, labels and publication keep changing. PostgreSQL is asked at each change
-    /// whether the reader may see the row. A client hears only rows that it may see, live or when it returns; if it
-    /// misses one, it is told.
+    /// Tests of random histories of rows whose columns, labels and publication keep changing. At each change, the test
+    /// asks PostgreSQL if the reader may see the row. A client must receive only rows that it may see, live or after it
+    /// resumes. If it misses one, the hub must tell it.
     @Suite(.serialized, .postgres(15)) struct IdentityHistoryTests {
         @Test(arguments: seeds(8)) func `nobody hears of what PostgreSQL would not have shown`(seed: Seed) throws {
             let run = try IdentityRun(seed)
@@ -31,10 +31,11 @@ private final class IdentityRun {
     private let stage: GatewayStage
     private var random: SeededRandom
     private let seed: Seed
-    /// True if the stream announces new definitions. Otherwise the hub finds type changes by asking, which takes a
+    /// True if the stream reports new definitions. Otherwise the hub finds changed types by polling, which takes a
     /// while.
     private let isTold: Bool
-    /// Present column names: the one that policies read, the one that is not granted, and one that comes and goes.
+    /// Current column names: of the column that policies read, of the one without a grant, and of one that is added and
+    /// dropped repeatedly.
     private var (seen, secret, flag) = ("a", "b", "f")
     private var labels = ["open", "shut", "locked"]
     private var number = 0
@@ -159,7 +160,8 @@ private final class IdentityRun {
         return "ALTER TYPE state RENAME VALUE '\(old)' TO '\(new)';"
     }
 
-    /// Returns a statement that changes the row unseen: earlier knowledge of it is wrong from then on.
+    /// Returns a statement that changes the row without a published change. The hub's earlier knowledge of the row is
+    /// wrong after it.
     private func hidden(_ id: Int) -> String {
         number += 1
         return "UPDATE notes SET n = \(number), \(seen) = \(large("yes", "no")) WHERE id = \(id);"
@@ -174,7 +176,7 @@ private final class IdentityRun {
 
     // MARK: Comparing
 
-    /// Returns all messages about the notes that the client has received so far.
+    /// Returns all messages about `notes` that the client has received so far.
     private func messages(_ caller: Caller, after fence: Int) throws -> [Message] {
         var heard: [Message] = []
         while true {
@@ -199,7 +201,7 @@ private final class IdentityRun {
 
     private var past: [[String?]] = []
 
-    /// Checks that a returning client receives everything, also from a hub that was restarted.
+    /// Checks that a returning client receives everything, even if the hub was restarted.
     func compareReturns() throws {
         live?.hangUp()
         live = nil

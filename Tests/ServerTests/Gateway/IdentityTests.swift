@@ -9,7 +9,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Tests of old rows under names with another meaning now, and of tables that left the publication for a while.
+    /// Tests of old rows whose column names mean something else now, and of tables that were outside the publication
+    /// for a while.
     @Suite(.serialized) struct IdentityTests {
         private static let tables = """
             CREATE TYPE rank AS ENUM ('public', 'private', 'secret');
@@ -36,7 +37,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns the present end of the log.
+        /// Returns the current end of the log.
         private func position(_ stage: GatewayStage) throws -> String {
             let caller = try stage.caller()
             try caller.subscribe(
@@ -47,7 +48,7 @@ extension GatewayRows {
             return try #require(end.payload["position"] as? String)
         }
 
-        /// Returns all messages about the notes that the client has received so far.
+        /// Returns all messages about `notes` that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             try stage.run("DELETE FROM fences; INSERT INTO fences VALUES (1)")
             var heard: [Message] = []
@@ -72,7 +73,7 @@ extension GatewayRows {
 
         enum Return: CaseIterable { case live, resume, restart }
 
-        /// Runs steps while a client listens, or before it returns; returns the client and the messages that it
+        /// Runs steps while a client listens, or before it returns. Returns the client and the messages that it
         /// received.
         private func hear(
             _ way: Return, _ stage: GatewayStage, _ steps: [String], awaitsCatalog: Bool = false
@@ -107,7 +108,7 @@ extension GatewayRows {
             let (_, heard) = try hear(way, stage, inOneTransaction ? ["BEGIN;" + steps.joined() + "COMMIT"] : steps)
             #expect(heard.map(\.type) == ["INSERT", "UPDATE"])
             #expect(!holds(heard, "hidden"))
-            // The grant belongs to the column, whatever its name.
+            // The grant belongs to the column and not to its name.
             for message in heard where message.record["details"] != nil {
                 #expect((message.record["details"] as? String)?.hasPrefix("open") == true)
             }
@@ -174,8 +175,8 @@ extension GatewayRows {
             CREATE POLICY seen ON notes FOR SELECT USING (v <> 'private');
             """
 
-        /// Checks rows on a server of its own: while any transaction of the server runs, also of another test, the hub does not
-        /// rely on a label that it has just read, and tells the client so.
+        /// Checks rows on a server of its own. While any transaction of the server runs, even of another test, the hub
+        /// does not rely on a label that it has just read, and tells the client that.
         @Test(arguments: Return.allCases, [false, true])
         func `a label is the one that it was when the row was written`(way: Return, inOneTransaction: Bool) throws {
             try TestCluster.lend { cluster in
@@ -185,7 +186,7 @@ extension GatewayRows {
                     "ALTER TYPE rank RENAME VALUE 'private' TO 'restricted';",
                     "INSERT INTO notes (id, v) VALUES (3, 'restricted'), (4, 'public');",
                 ]
-                // The stream does not announce labels: without event triggers the hub notices a new one by asking.
+                // The stream does not report labels: without event triggers the hub finds a new one by polling.
                 let (_, heard) = try hear(
                     way, stage, inOneTransaction ? ["BEGIN;" + steps.joined() + "COMMIT"] : steps, awaitsCatalog: true)
                 #expect(heard.map(\.id) == [2, 4])
@@ -258,7 +259,7 @@ extension GatewayRows {
 }
 
 extension [String] {
-    /// The statements, joined into one if they include a BEGIN and a COMMIT.
+    /// Returns the statements; joined into one, if they include a BEGIN and a COMMIT.
     fileprivate var joinedTransactions: [String] {
         contains { $0.contains("BEGIN") } ? [joined(separator: ";")] : filter { $0.contains(" ") }
     }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Settings
 
-/// Compares the event log's record of clients with the changes that these clients received.
+/// Tests that compare the ledger (the log's record of clients) with the changes that the clients received.
 @Suite(.inChain(minutes: 10), .serialized) struct LedgerTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
@@ -18,7 +18,7 @@ import Testing
         CREATE POLICY own ON notes FOR SELECT TO READER USING (owner = auth.uid());
         """
 
-    /// Client of the test, and the changes that it received.
+    /// Client of the test, with the changes that it received.
     private final class Listener {
         let caller: Caller
         let user: Int
@@ -75,11 +75,11 @@ import Testing
                 rows.append(row)
                 try stage.run(
                     "INSERT INTO notes VALUES (\(row.id), '\(GatewayStage.user(row.owner))', \(row.room))")
-                // In the other cases, clients join and leave while the log still lacks earlier commits.
+                // In the other cases, clients join and leave before the log has the earlier commits.
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
         }
-        // A busy machine may have delivered nothing yet, so everybody who is there waits for one more row.
+        // On a busy machine the hub may have sent nothing yet, so every connected client waits for one more row.
         let last = (0..<6).map { (id: 80 + $0, owner: $0 % 3, room: $0 / 3) }
         for row in last {
             rows.append(row)
@@ -147,7 +147,7 @@ import Testing
         #expect(before >= 1)
     }
 
-    /// Checks that each end of a channel is recorded with its cause.
+    /// Checks that the ledger contains each end of a channel with its cause.
     @Test func `why a channel ended is recorded`() throws {
         let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
         func join(_ topic: String, _ token: String? = nil) throws -> (caller: Caller, ref: String) {
@@ -191,11 +191,12 @@ import Testing
         #expect(try eventually { try reason("gone").map(lost.contains) == true })
         stage.stop()
         #expect(try reason("stopped") == "the hub closed the socket (the server restarts)")
-        // A client that is released closes its socket, which would be the cause then.
+        // Callers that are released earlier would close their sockets, and that would become the cause.
         withExtendedLifetime([left, again, expired, refused, violating, closing, stopped].map(\.caller)) {}
     }
 
-    /// Checks that refused sockets, joins and requests are recorded with their causes, if the token names a holder.
+    /// Checks that the ledger contains refused sockets, joins and requests with their causes, if the token names a
+    /// user.
     @Test func `who was refused is recorded with the cause, once a minute`() throws {
         let stage = try GatewayStage(Self.tables, publication: "FOR TABLE notes")
         defer { stage.stop() }
@@ -210,7 +211,7 @@ import Testing
         }
         let host = "HTTP/1.1\r\nHost: h\r\n"
         for _ in 0..<2 { #expect(try status(Caller.upgrade(token())).contains("401")) }
-        // Nobody knows whose token this is.
+        // The hub cannot know whose token this is.
         #expect(try status(Caller.upgrade(token() + "x")).contains("401"))
         #expect(try status(Caller.upgrade(token(4_000_000_000, role: "postgres"))).contains("401"))
         #expect(
@@ -224,7 +225,7 @@ import Testing
             let reply = try caller.first { $0.topic == topic && $0.ref == ref }
             #expect(reply.status == "error")
         }
-        // The texts of these say different numbers of seconds.
+        // The texts of these refusals contain different numbers of seconds.
         for expiry in [1_700_000_000, 1_700_000_001] { try refuse("realtime:late", token(expiry)) }
         try refuse("realtime:odd", stage.token(of: 7), more: #","broadcast":{"tidewire":{"resume":"x"}}"#)
 
@@ -250,7 +251,7 @@ import Testing
         #expect(try refusals().count == wanted.count)
         for (found, wanted) in zip(try refusals(), wanted) { #expect(found.hasPrefix(wanted), "\(found)") }
 
-        // A user who was refused before a change is listed with it, until the user joins.
+        // A user who was refused before a change is listed for the change, until the user joins.
         func change(_ id: Int) throws -> History.RecordedChange {
             try stage.run("INSERT INTO notes VALUES (\(id), '\(user)', 1)")
             try stage.awaitLog()

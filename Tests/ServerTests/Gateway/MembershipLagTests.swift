@@ -9,8 +9,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Checks that memberships are those of the row's own transaction, however far the hub lags, and whatever else
-    /// changed in the catalog meanwhile.
+    /// Tests that the hub uses the memberships of the row's own transaction, even if the hub lags and the catalog has
+    /// changed since.
     @Suite(.serialized) struct MembershipLagTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, body text);
@@ -30,7 +30,7 @@ extension GatewayHistories {
             let stage = try GatewayStage(
                 Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
                 publication: "FOR TABLE notes, others, fences", followed: "members", on: cluster)
-            // Until the hub follows the table, it asks PostgreSQL, which answers with the present members.
+            // Until the hub follows the table, it asks PostgreSQL, which answers with the current members.
             let someone = try user(9, stage)
             #expect(eventually { stage.hub.follows("members") })
             var round = 0
@@ -67,14 +67,14 @@ extension GatewayHistories {
             "DELETE FROM members; INSERT INTO members VALUES (\(team), '\(GatewayStage.user(user))');"
         }
 
-        /// Waits until the hub does not read the catalog again by itself.
+        /// Waits until the hub has no reason to read the catalog again.
         private func awaitSettledCatalog() {
             let settled = Clock.monotonicNanoseconds() + 10 * Limits.catalogSettlingDelay.wholeNanoseconds
             #expect(eventually { Clock.monotonicNanoseconds() > settled })
         }
 
-        /// Runs the body while the hub stands still: an entry in the log needs the catalog, which a lock makes
-        /// unreadable.
+        /// Runs the body while the hub makes no progress: an entry in the log needs the catalog, and a lock keeps the
+        /// hub from reading it.
         private func whileBehind(_ stage: GatewayStage, _ round: Int, _ body: () throws -> Void) throws {
             let holding = try stage.database.cluster.connect(database: stage.database.name)
             try holding.execute("BEGIN; LOCK TABLE pg_catalog.pg_publication_rel IN ACCESS EXCLUSIVE MODE")
@@ -137,8 +137,8 @@ extension GatewayHistories {
             }
         }
 
-        /// Checks a function that reads a locked table and cannot be read itself. PostgreSQL would later answer with
-        /// the then present members.
+        /// Checks a policy with a function that reads a locked table. The hub cannot read the function itself. Later,
+        /// PostgreSQL would answer with the members of that time.
         @Test func `rows whose policies cannot be read for a lock wait for it`() throws {
             let stage = try stage()
             try stage.run(
@@ -165,19 +165,19 @@ extension GatewayHistories {
             #expect((one.takeUnheard() + two.takeUnheard()).allSatisfy { !$0.isTrouble })
         }
 
-        /// Checks that the log waits for a channel that was told it has joined, and that other channels wait with it:
-        /// for a while.
+        /// Checks a channel whose client has the reply to its join but whose bindings are not in place. The log waits
+        /// for this channel, and other channels wait with it, but only for a limited time.
         @Test func `a join whose memberships cannot be read holds up the others for a while only, and is told`() throws
         {
-            // The test uses its own cluster: other tests' roles cause a reading of the catalog, which would find the
-            // lock.
+            // The test uses its own cluster: roles of other tests make the hub read the catalog, and the reading would
+            // wait for the lock.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
             let other = try stage.caller()
             try other.subscribe("realtime:a", [binding("fences")], token: stage.token(of: 3))
             try stage.run(make(1))
-            // The hub has inspected the stage's own definitions.
+            // The hub has already read the stage's own definitions.
             try stage.run("INSERT INTO fences VALUES (0)")
             #expect(try other.change().id == 0)
             awaitSettledCatalog()
@@ -187,7 +187,8 @@ extension GatewayHistories {
             try late.join("realtime:a", [binding("notes"), binding("fences")], token: stage.token(of: 1))
             try stage.run("INSERT INTO fences VALUES (1)")
             #expect(try other.change().id == 1)
-            // The channel missed changes until its bindings were in place, so it is told at the end of the wait, too.
+            // The channel missed the changes before its bindings were in place. So its client receives a notice at the
+            // end of the wait.
             _ = try late.first { $0.isTrouble }
             try holding.execute("COMMIT")
             _ = try late.first { $0.isSubscription }
@@ -196,7 +197,7 @@ extension GatewayHistories {
             #expect(try heard(late, 2) == [1])
         }
 
-        /// Checks that a client whose role may not read the memberships sees rows as soon as it may.
+        /// Checks that a client whose role may not read the memberships sees rows as soon as the role gets that right.
         @Test func `a right to read memberships counts from its grant on`() throws {
             let stage = try stage()
             try stage.run("REVOKE SELECT ON members FROM READER;" + make(1))
@@ -209,7 +210,7 @@ extension GatewayHistories {
             #expect(try heard(one, 2) == [2])
         }
 
-        /// Checks that the hub follows memberships from the grant on that lets it read them.
+        /// Checks that the hub follows memberships as soon as a grant lets it read them.
         @Test func `memberships that the hub may read later are followed from then on`() throws {
             let stage = try stage()
             try stage.run(
@@ -233,8 +234,8 @@ extension GatewayHistories {
             #expect(try heard(one, 2) == [2])
         }
 
-        /// Returns a client that joined while the members' table had another name. The catalog cannot be read for as
-        /// long, so that only the question about the client's memberships meets the name.
+        /// Returns a client that joined while the members' table had another name. The hub cannot read the catalog
+        /// during that time. So only the question about the client's memberships fails because of the name.
         private func joined(_ number: Int, whileRenamedIn stage: GatewayStage) throws -> Caller {
             let renaming = try stage.database.cluster.connect(database: stage.database.name)
             let holding = try stage.database.cluster.connect(database: stage.database.name)
@@ -256,10 +257,11 @@ extension GatewayHistories {
             return late
         }
 
-        /// Checks that a name of a moment does not decide for as long as a client stays.
+        /// Checks that a table name which lasted a moment does not decide about a client's rows for as long as the
+        /// client is connected.
         @Test(arguments: [true, false])
         func `memberships whose table had another name for a moment are followed`(isOfDefiner: Bool) throws {
-            // The test uses its own cluster, for the same reason as the one above.
+            // The test uses its own cluster, because roles of other tests make the hub read the catalog.
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let stage = try stage(on: cluster)
@@ -290,7 +292,8 @@ extension GatewayHistories {
             }
         }
 
-        /// Checks that a late joiner misses nothing: it was no member when the rows were written, or it had not joined.
+        /// Checks that a client that joins late misses nothing. When the rows were written, it was no member, or it had
+        /// not joined.
         @Test func `who joins while the hub is behind hears nothing of before it was a member`() throws {
             let stage = try stage()
             try stage.run(make(1))
@@ -308,8 +311,8 @@ extension GatewayHistories {
             #expect(try heard(late, 1) == [2])
         }
 
-        /// Checks rows whose members at the time of writing cannot be determined: clients are told, and none receives
-        /// too much.
+        /// Checks rows for which the members at their commit cannot be determined. The hub tells clients about them,
+        /// and no client receives rows that it must not see.
         @Test func `where memberships mean something else now, rows from before are told to be missing`() throws {
             let stage = try stage()
             let (one, two) = (try user(1, stage), try user(2, stage))

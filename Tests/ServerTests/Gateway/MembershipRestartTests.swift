@@ -8,8 +8,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Judgement of clients that return after the hub restarted: by memberships as of each row, or with a message that
-    /// this is impossible.
+    /// Tests of clients that return after the hub restarted. They receive rows by the memberships at each row's commit,
+    /// or a notice that the hub cannot determine them.
     @Suite(.serialized) struct MembershipRestartTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int);
@@ -49,7 +49,7 @@ extension GatewayHistories {
 
         private static let bindings = [binding("notes"), binding("fences")]
 
-        /// Returns the messages that a user received after it resumed at a position, and whether it was told of a loss.
+        /// Returns the messages that a user received after it resumed at a position, and if the hub told it of a loss.
         private func back(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             let fence = Int(try stage.run("INSERT INTO fences DEFAULT VALUES RETURNING id").first?[0] ?? "")
             let caller = try stage.caller()
@@ -62,7 +62,7 @@ extension GatewayHistories {
                 if change.data["table"] as? String == "notes" { heard.ids.append(change.id ?? 0) }
                 if change.data["table"] as? String == "fences", change.id == fence { break }
             }
-            // The loss is told at the turn's end.
+            // The hub sends the notice about the loss at the end of the turn.
             try caller.fence()
             heard.isTold = caller.takeUnheard().contains { $0.payload["code"] as? String == "ChangesMissing" }
             return heard
@@ -73,11 +73,11 @@ extension GatewayHistories {
             var isTold = false
         }
 
-        /// Returns the messages that a user receives over HTTP from a position on, and whether it was told of a loss.
+        /// Returns the messages that a user receives over HTTP from a position on, and if the hub told it of a loss.
         private func fed(_ user: Int, at position: String, _ stage: GatewayStage) throws -> Heard {
             var all = Heard(ids: [])
             var next: String? = position
-            // On a busy machine, a page may end before the log's end, because its time is up.
+            // On a busy machine, a page may end before the log's end, because its time limit has passed.
             while let position = next {
                 let page = try page(user, at: position, stage)
                 let events = page["events"] as? [[String: Any]] ?? []
@@ -107,8 +107,8 @@ extension GatewayHistories {
             return try JSONSerialization.jsonObject(with: Data(body.utf8)) as? [String: Any] ?? [:]
         }
 
-        /// Writes rows with a swap of memberships among them. Returns what users 1 and 2 receive when they resume from
-        /// before the rows: over WebSocket and over HTTP.
+        /// Writes rows and swaps two users' memberships among them. Returns the messages that users 1 and 2 receive,
+        /// over WebSocket and over HTTP, when they resume from before the rows.
         private func swap(
             _ stage: GatewayStage, isRestarted: Bool = true, _ meanwhile: (GatewayStage) throws -> Void = { _ in }
         ) throws -> (one: [Heard], two: [Heard]) {
@@ -167,7 +167,7 @@ extension GatewayHistories {
             }
         }
 
-        /// Pairs of trouble and restart. A running hub's files cannot be damaged from outside.
+        /// Pairs of trouble and restart. The files of a running hub cannot be damaged.
         private static let cases = Trouble.allCases.flatMap { trouble in
             [true, false].filter { $0 || trouble != .fileDamaged && trouble != .fileLost }.map { (trouble, $0) }
         }
@@ -186,7 +186,7 @@ extension GatewayHistories {
                     #expect(heard.ids == whole || heard.isTold && heard.ids.allSatisfy(whole.contains), "\(heard)")
                 }
             }
-            // The hub knows the members again once it follows the table.
+            // The hub knows the members again as soon as it follows the table.
             #expect(eventually { stage.hub.follows("members") })
             let position = try position(2, stage)
             try stage.run("INSERT INTO notes VALUES (4, 1)")
@@ -209,7 +209,7 @@ extension GatewayHistories {
         ]
         private static let users = 1...3
 
-        /// Returns the users that may see the row, according to PostgreSQL in the moment after the row's commit.
+        /// Returns the users that may see the row. Asks PostgreSQL just after the row's commit.
         private func seers(of id: Int, _ stage: GatewayStage) throws -> Set<Int> {
             try Set(
                 Self.users.filter { user in
@@ -232,8 +232,8 @@ extension GatewayHistories {
             ])
         }
 
-        /// Writes rows and memberships in turn and restarts the hub between any two. Users return to any position that
-        /// they once had. The oracle is PostgreSQL, asked after each row.
+        /// Writes rows and memberships in turn, and restarts the hub between some of them. Users resume from any
+        /// position that they once received. The expected result is PostgreSQL's answer after each row.
         @Test(arguments: seeds(4))
         func `whenever a hub is restarted, who comes back hears what PostgreSQL would have shown`(
             seed: Seed

@@ -7,8 +7,8 @@ import Testing
 @testable import Settings
 
 extension GatewayRows {
-    /// Checks the `old_record` of updates for users who see the new row, by the parts of the old row that they could
-    /// see.
+    /// Tests of `old_record` in updates, for users who see the new row: it must contain only the parts of the old row
+    /// that they could see.
     @Suite(.serialized) struct OldRecordTests {
         enum Identity: String, CaseIterable, CustomStringConvertible {
             case primaryKey = "DEFAULT"
@@ -18,7 +18,7 @@ extension GatewayRows {
 
             var description: String { rawValue }
 
-            /// Columns of a row in an old image.
+            /// Columns that an old row image contains.
             var columns: [String] {
                 switch self {
                 case .primaryKey: ["id"]
@@ -60,7 +60,7 @@ extension GatewayRows {
 
             private func owner(_ isVisible: Bool) -> String { GatewayStage.user(isVisible ? 1 : 2) }
 
-            /// Returns the names of the old row's columns that the update reports.
+            /// Returns the names of the old row's columns that the update's message contains.
             func told(_ identity: Identity, _ policy: Policy) -> [String] {
                 // An unchanged key belongs to the new row as well.
                 if identity != .full, !changesKey { return identity.columns }
@@ -103,7 +103,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns the updates that a client received, by the rows' present keys.
+        /// Returns the updates that a client received, by the rows' current keys.
         private func updates(_ caller: Caller, _ stage: GatewayStage) throws -> [Int: Message] {
             try stage.run("DELETE FROM fences; INSERT INTO fences VALUES (1)")
             var heard: [Int: Message] = [:]

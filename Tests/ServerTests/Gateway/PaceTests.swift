@@ -9,8 +9,8 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Checks a burst of changes: no client that reads counts as slow, and no client that does not read delays the
-    /// others.
+    /// Tests of a burst of changes. A client that reads must not count as slow, and a client that does not read must
+    /// not delay others.
     @Suite(.serialized) struct PaceTests {
         /// Number of rows updated at once, from `TW_BULK`. The default suits a build without optimisation.
         private static let rows = ProcessInfo.processInfo.environment["TW_BULK"].flatMap { Int($0) } ?? 20_000
@@ -53,7 +53,7 @@ extension GatewayTraffic {
             ended.ring()
             watching.join()
             #expect(outcomes.map { $0.wait() } == Array(repeating: "all in order", count: readers.count))
-            // Sockets share frames: together they hold the frames of the slowest socket, and shared parts of their
+            // Sockets share frames. Together they hold only the frames of the slowest socket, and shared parts of their
             // chunks.
             #expect(most.wait() ?? .max < 16 * outbox)
         }

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Settings
 
-/// Compares the log's record of past policies with the changes that clients received.
+/// Tests that compare the log's record of past policies with the changes that clients received.
 @Suite(.inChain(minutes: 10), .serialized) struct PastPolicyTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL);
@@ -49,7 +49,8 @@ import Testing
         return count
     }
 
-    /// Returns, for each catalog record, the offsets from which it may apply and from which it applies.
+    /// Returns two offsets for each catalog record: the first at which it may apply, and the first at which it
+    /// certainly applies.
     private static func spans(_ stage: GatewayStage) throws -> [String] {
         var reader = try EventLogReader(directory: log(stage).directory)
         var spans: [String] = []
@@ -76,14 +77,14 @@ import Testing
         return found
     }
 
-    /// Waits for a catalog record. After a mark of a possible change, the record may arrive seconds later.
+    /// Waits for a catalog record. It may arrive seconds after the mark that policies may have changed.
     private static func awaitRecord(of log: HistoryLog) throws {
         let last = try #require(try changes(of: log).last)
         #expect(try eventually { try PastCatalogs.record(of: log, at: last.offset) != nil })
     }
 
-    /// Returns an offset for which the log has a catalog record. A hub that starts on a busy machine may read its
-    /// catalog twice, and stay between both readings for seconds.
+    /// Returns an offset for which the log has a catalog record. On a busy machine, a hub that starts may read its
+    /// catalog twice, seconds apart.
     private static func settle(_ stage: GatewayStage) throws -> UInt64 {
         var (settled, trial): (UInt64?, Int) = (nil, 0)
         #expect(
@@ -111,7 +112,7 @@ import Testing
         }
         let settled = try Self.settle(stage)
         var heard = callers.map { _ in Set<Int>() }
-        // All earlier commits have been judged for both users.
+        // At this point, policies were evaluated on all earlier commits for both users.
         func hearAll(through end: Int) throws {
             try stage.run("INSERT INTO ends VALUES (\(end))")
             for (user, caller) in callers.enumerated() {
@@ -122,14 +123,15 @@ import Testing
                         heard[user].formUnion(told.compactMap(\.id))
                         return heard[user].contains(end)
                     })
-                // One round trip: the new judgement takes effect with the loop's next turn.
+                // One round trip is enough: the loop uses the new policy from its next turn on.
                 try caller.fence()
             }
         }
         for step in 0..<40 {
             if step % 5 == 4, let change = Self.alterations.randomElement(using: &random) {
                 let exists = try stage.database.value("SELECT count(*) FROM pg_policy WHERE polname = 'more'") == "1"
-                // Changes that wait for a verdict while the policies change may be judged by old or new policies.
+                // The hub may use the old or the new policies for changes that wait for PostgreSQL's answer while the
+                // policies change.
                 try hearAll(through: 90_000 + step)
                 if !(exists && change.hasPrefix("CREATE POLICY")) { try Self.alter(stage, change) }
             }

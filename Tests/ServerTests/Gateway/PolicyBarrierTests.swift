@@ -4,7 +4,7 @@ import Testing
 @testable import Server
 
 extension GatewayPolicies {
-    /// Checks that every row is judged by policies that are at least as new as the row.
+    /// Tests that the hub evaluates each row by policies that are at least as new as the row.
     @Suite struct PolicyBarrierTests {
         @Test func `a row is judged by the policy that was made just before it`() throws {
             let stage = try GatewayStage(

@@ -62,7 +62,7 @@ extension GatewayPolicies {
 
         private static func person(_ number: Int) -> String { "'\(GatewayStage.user(number))'" }
 
-        /// Checks that PostgreSQL refuses a query for a right that one policy lacks, whatever the other policies allow.
+        /// Checks a query for which one policy lacks a right: PostgreSQL refuses it, whatever the other policies allow.
         @Test(arguments: [
             (
                 "auth.uid() IS NOT NULL",
@@ -91,8 +91,8 @@ extension GatewayPolicies {
             #expect(try heard(caller, stage).count == 1)
         }
 
-        /// Checks that an error counts only if PostgreSQL evaluates that policy: it begins with the last permissive
-        /// policy.
+        /// Checks that an error counts only if PostgreSQL evaluates the policy that raises it. PostgreSQL begins with
+        /// the last permissive policy.
         @Test func `policies are asked in PostgreSQL's order`() throws {
             let stage = try stage(
                 """

@@ -1,10 +1,11 @@
 import TestSupport
 
-/// Random history of a table, its policies and everything that they refer to, transaction by transaction.
+/// Generator of a random history, transaction by transaction, of a table, its policies and everything that they refer
+/// to.
 struct PolicyHistory {
     struct Step {
         var sql: String
-        /// True if PostgreSQL announces the step to nobody, so that the hub finds it by asking, which takes a while.
+        /// True if the stream does not report the step, so that the hub finds it by polling, which takes a while.
         var isQuiet = false
     }
 
@@ -43,12 +44,12 @@ struct PolicyHistory {
         [("intervalstyle", "sql_standard"), ("datestyle", "SQL, DMY")],
     ]
 
-    /// Returns the text with letters that the database's encoding has.
+    /// Returns the text with letters replaced by ones that the database's encoding has.
     func spelled(_ text: String) -> String {
         encoding == .latin1 ? text.replacing("Б", with: "é").replacing("Ц", with: "Ä") : text
     }
 
-    /// True if the stream reports definitions for this seed. The grounds take turns.
+    /// True if the stream reports definitions for this seed. Successive seeds use different kinds of tables.
     static func isTold(_ seed: Seed) -> Bool {
         let (round, ground) = (seed.number - 1).quotientAndRemainder(dividingBy: UInt64(HistoryGround.allCases.count))
         return (round + ground) % 2 == 1
@@ -73,7 +74,7 @@ struct PolicyHistory {
             + ground.identity(keepsThePast) + rowSecurity("ENABLE")
     }
 
-    /// Statements that give the oracle's session the settings of clients' sessions.
+    /// Statements that give the session of the expected results the settings of clients' sessions.
     var oracleSettings: String { settings.map { "SET LOCAL \($0.name) = '\($0.value)';" }.joined() }
 
     static func user(_ number: Int) -> String { "0000abcd-000e-4000-8000-00000000000\(number)" }
@@ -261,7 +262,7 @@ struct PolicyHistory {
         }
     }
 
-    /// Changes a column's type. Older rows still arrive when the catalog has the new type, so no policy may use the
+    /// Changes a column's type. Older rows still arrive after the catalog has the new type, so no policy may use the
     /// column.
     private mutating func retyped() -> String {
         levelType += 1
@@ -296,7 +297,7 @@ struct PolicyHistory {
         END $$;
         """
 
-    /// SQL that replaces policies for the oracle, if the oracle must use others.
+    /// SQL that replaces policies for the computation of expected results, if it needs other ones.
     var oraclePolicies: String {
         policies.enumerated().filter { ground.isBeyondRows($0.element) }
             .map { "ALTER POLICY \($0.element.split(separator: " ")[2]) ON notes USING (false);" }.joined()
@@ -326,7 +327,7 @@ struct PolicyHistory {
         ])
     }
 
-    /// True if an error cannot be avoided, because no other part of the policy can decide.
+    /// True if the policy cannot avoid an error, because no other part of it can decide.
     var isPlain: Bool {
         policies.count == 1
             && ["OR", "AND", "CASE", "coalesce", "SELECT"].allSatisfy { word in
@@ -364,7 +365,7 @@ struct PolicyHistory {
         }
     }
 
-    /// Returns statements of which a rollback undoes half.
+    /// Returns statements with a savepoint, half of which a rollback undoes.
     private mutating func savepoint() -> String {
         """
         DO $$ BEGIN

@@ -12,8 +12,8 @@ import Testing
 @testable import Server
 
 extension GatewayHistories {
-    /// Checks whole histories of rows, memberships, policies and definitions. After each transaction, PostgreSQL is
-    /// asked which row images each client may see. The client must have received exactly these.
+    /// Tests of random histories of rows, memberships, policies and definitions. After each transaction, the test asks
+    /// PostgreSQL which row images each client may see. The client must have received exactly these.
     ///
     /// `SEED=n` runs one seed, `TIDEWIRE_HISTORY_STEPS=n` makes the histories longer, `TIDEWIRE_HISTORY_SEEDS=n` makes
     /// more.
@@ -22,8 +22,9 @@ extension GatewayHistories {
             ProcessInfo.processInfo.environment[name].flatMap { Int($0) } ?? usual
         }
 
-        // Seeds alternate. Partitioned tables published as themselves run without definitions in the stream, the other
-        // grounds in turn with and without. Twice as many seeds run each ground both ways.
+        // Seeds alternate. For partitioned tables that are published as themselves, the stream never reports
+        // definitions. For the other kinds, it does so for every second seed. Twice as many seeds run each kind both
+        // ways.
         @Test(arguments: seeds(number("TIDEWIRE_HISTORY_SEEDS", or: HistoryGround.allCases.count)))
         func `each hears of what PostgreSQL would show it`(seed: Seed) throws {
             let run = try HistoryRun(seed: seed)
@@ -40,21 +41,21 @@ extension GatewayHistories {
     }
 }
 
-/// One history with its listening clients and the oracle.
+/// One history, with its clients and the session that computes the expected results.
 private final class HistoryRun {
     private struct Claims {
         var role: String
         var json: String
     }
 
-    /// Change of a row as the trail records it.
+    /// Change of a row, as the table `trail` records it.
     private struct TrailEntry: CustomStringConvertible {
         var operation: String
         var was: String?
         var became: String?
         var oldID: Int?
         var id: Int?
-        /// Plain columns of the new row.
+        /// Columns of the new row that are not generated.
         var shown: [String: String]
 
         var description: String {
@@ -79,10 +80,11 @@ private final class HistoryRun {
     private(set) var compared = 0
     private(set) var shown = 0
     private var doubtful = 0
-    /// The time until which a policy may rest because PostgreSQL's answer took too long on a busy machine.
+    /// Time until which a policy may be suspended, because PostgreSQL's answer took too long on a busy machine.
     private var restsUntil = ContinuousClock.now
     private var unanswered = 0
-    /// Callers that missed an image which PostgreSQL did not judge in time, and were not told of a loss since.
+    /// Callers that missed a row image because PostgreSQL did not answer in time, and that received no notice of a loss
+    /// since.
     private var untold: Set<Int> = []
     private(set) var refused: [String] = []
     private var classes: [CompiledPolicy.Classification: Int] = [:]
@@ -135,7 +137,7 @@ private final class HistoryRun {
     func step() throws {
         stepNumber += 1
         let step = history.next()
-        // The hub drops a client that sends nothing for long.
+        // The hub disconnects a client that sends nothing for long.
         if stepNumber % 10 == 0 { for caller in callers { try caller.fence() } }
         steps.append(step.sql)
         try stage.run("DELETE FROM trail")
@@ -183,7 +185,8 @@ private final class HistoryRun {
         return object.mapValues { "\($0)" }
     }
 
-    /// Returns for each image one letter per client: `y` may see it, `n` may not, `e` PostgreSQL raises an error.
+    /// Returns one letter per client for each image: `y` if it may see the image, `n` if not, `e` if PostgreSQL raises
+    /// an error.
     private func verdicts(_ trail: [TrailEntry]) throws -> [String: [Character]] {
         let images = Array(Set(trail.flatMap { [$0.was, $0.became].compactMap(\.self) }))
         guard !images.isEmpty else { return [:] }
@@ -210,7 +213,8 @@ private final class HistoryRun {
 
     private static func tellsOfLoss(_ said: String) -> Bool { said.contains("could not be evaluated") }
 
-    /// True if each caller is told of what PostgreSQL did not judge in time: at once, or after a pause.
+    /// True if each caller receives a notice about the images for which PostgreSQL did not answer in time, immediately
+    /// or after a pause.
     func tellsOfAllLosses() throws -> Bool {
         for number in untold.sorted() {
             let isTold = try eventually {
@@ -255,7 +259,7 @@ private final class HistoryRun {
             if judged == "n" || judged == "e" && history.isPlain { complaints.append("told of \(entry)") }
             guard entry.operation == "UPDATE", let event else { continue }
             let isWhole = event.old.count > 2
-            // A value that the new row contains as well reveals nothing of the old row.
+            // A value that the new row contains, too, reveals nothing about the old row.
             let isNews = isWhole || event.old.contains { "\(event.record[$0] ?? "")" != "\($1)" }
             if isNews, was == "n" || was == "e" && history.isPlain {
                 complaints.append("told the past \(event.old) of \(entry)")
@@ -278,7 +282,7 @@ private final class HistoryRun {
             """)
     }
 
-    /// True for large values that an update leaves alone, and for columns that are not published.
+    /// True for large values that an update leaves unchanged, and for columns that are not published.
     private func mayLack(_ column: String) -> Bool {
         switch column {
         case "body": !history.keepsThePast && !history.ground.isRecalled
@@ -287,7 +291,7 @@ private final class HistoryRun {
         }
     }
 
-    /// True if the message can belong to this change; the message of a doubtful change may be missing.
+    /// True if the message can belong to this change. If the change's result is uncertain, its message may be missing.
     private func isOf(_ entry: TrailEntry, _ message: Message) -> Bool {
         message.type == entry.operation
             && (entry.operation == "DELETE"

@@ -12,10 +12,10 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Hub with several projects that share a secret. Each has its own database and its own rate limit, which identifies
-/// the project that answered.
+/// Hub with several projects that use the same secret. Each has its own database and its own rate limit. The rate limit
+/// in an answer identifies the project that answered.
 final class ProjectCrowd: @unchecked Sendable {
-    // One thread uses the stage; any thread may make requests.
+    // One thread starts and stops the hub; any thread may make requests.
     static let operators = "a secret of operators, which is longer than thirty-two bytes"
     static let own = "realtime-dev"
     static let others = ["alpha", "beta"]
@@ -77,7 +77,7 @@ final class ProjectCrowd: @unchecked Sendable {
         return stage.dataDirectory + "/projects/" + id
     }
 
-    /// Replaces the project's log with something else, so that it does not start again.
+    /// Replaces the project's log with another file, so that the project cannot start again.
     func damage(_ name: String) throws {
         let directory = try directory(name)
         try Directories.move(directory + "/log", to: directory + "/elsewhere")
@@ -99,7 +99,7 @@ final class ProjectCrowd: @unchecked Sendable {
         let headers: [String: String]
         let body: String
 
-        /// Project that answered, if the answer says so.
+        /// Project that answered, if the answer identifies it.
         var project: String? {
             guard let rate = headers["x-rate-limit"].flatMap({ Int($0) }) else { return nil }
             return ProjectCrowd.rates.first { $0.value == rate }?.key ?? "somebody with the rate \(rate)"
@@ -138,7 +138,7 @@ final class ProjectCrowd: @unchecked Sendable {
             "\(method) /api/tenants/\(name)\(more) HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(token)", body: body)
     }
 
-    /// Carries out an operation and expects an empty answer.
+    /// Performs an operator's request, and expects an empty answer.
     func carryOut(_ method: String, _ name: String, _ more: String) throws {
         let answer = try administer(method, name, more)
         #expect(answer.status == 204, "\(method) \(name)\(more): \(answer)")
@@ -148,7 +148,7 @@ final class ProjectCrowd: @unchecked Sendable {
         try ask("GET /ready/\(name) HTTP/1.1\r\nHost: h").status == 200
     }
 
-    /// Ways into a project, each with the status by which it serves.
+    /// Kinds of requests to a project, each with the status of a successful answer.
     enum Way: CaseIterable {
         case ping, changes, broadcast, broadcastOne, socket
 
@@ -161,7 +161,10 @@ final class ProjectCrowd: @unchecked Sendable {
         }
     }
 
-    /// - Parameter host: Name in the Host header, or in the absolute form, where the Host header names another project.
+    /// Makes a request of this kind for a host name.
+    ///
+    /// - Parameter host: name in the Host header. If `absolute` is true, the name in the request's absolute URL
+    ///   instead, while the Host header names another project.
     func ask(_ way: Way, host: String, absolute: Bool = false) throws -> Answer {
         let start = absolute ? "http://\(host)" : ""
         let headers =

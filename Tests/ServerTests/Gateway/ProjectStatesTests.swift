@@ -12,7 +12,7 @@ import Testing
 @testable import Settings
 
 extension GatewayTraffic {
-    /// Checks that no project ever answers another project's clients, whatever happens to names, hosts and states.
+    /// Tests that no project ever answers another project's clients, whatever happens to names, hosts and states.
     @Suite(.serialized) struct ProjectStatesTests {
         private static func isKnownOutage(_ answer: ProjectCrowd.Answer) -> Bool {
             answer.status == 503 && answer.headers["retry-after"] != nil && answer.project == nil
@@ -46,7 +46,7 @@ extension GatewayTraffic {
             #expect(metrics.contains("tidewire_project_running 1\n"))
             #expect(try crowd.administer("GET", "beta", "/channels").status == 503)
             try crowd.mend("beta")
-            // The project starts without any request for it.
+            // The project starts, although no client has made a request for it.
             #expect(try eventually { try crowd.isReady("beta") })
             #expect(try crowd.ask(.ping, host: "beta").project == "beta")
         }
@@ -59,7 +59,7 @@ extension GatewayTraffic {
                 for way in ProjectCrowd.Way.allCases {
                     let answer = try crowd.ask(way, host: "beta.hub.example")
                     #expect([401, 404].contains(answer.status) && answer.project == nil, "\(way) \(answer)")
-                    // One project is left, and every other host reaches it.
+                    // Only one project is left. Requests for all other hosts reach it, too.
                     #expect(try crowd.ask(way, host: "nobody").status == way.served)
                 }
             }
@@ -79,7 +79,8 @@ extension GatewayTraffic {
                 #/"settings":\{[^}]*\}/#,
                 with: #""settings":{"database_url":"postgresql://u@127.0.0.1:\#(silent.port)/d?sslmode=disable"}"#)
             #expect(try crowd.administer("PUT", "gamma", body: body).status == 201)
-            // The database of `gamma` accepts connections and never answers. The slot is dropped only after a timeout.
+            // The database of `gamma` accepts connections and never answers. The hub gives up dropping the slot only
+            // after a timeout.
             #expect(eventually { silent.count > 0 })
             let ending = try BackgroundThread("ending") {
                 answer.withLock { $0 = try? crowd.administer("DELETE", "gamma") }
@@ -124,7 +125,7 @@ extension GatewayTraffic {
             var random: SeededRandom
             var damaged: Set<String> = []
             var deleted: Set<String> = []
-            /// Epoch of each log that was seen, with the project it belongs to.
+            /// Project of each log that was seen, by the log's epoch.
             var epochs: [String: String] = [:]
             let standIn: UnknownHosts
             var answers: [String: Int] = [:]
@@ -139,14 +140,14 @@ extension GatewayTraffic {
             "nobody", "nobody.alpha", "127.0.0.1:4000", "[::1]:4000", "[::1]", "alphabeta", "h.beta",
         ]
 
-        /// Checks one answer against the rule.
+        /// Checks one answer: it must come from the right project.
         private func probe(_ ground: inout Ground, changing name: String?) throws {
             let names = [ProjectCrowd.own] + ProjectCrowd.others
             let meant = Int.random(in: 0..<4, using: &ground.random) == 0 ? nil : ground.random.pick(names)
             let host = meant.map { ground.random.pick(Self.spellings)($0) } ?? ground.random.pick(Self.strangers)
             let way = ground.random.pick(ProjectCrowd.Way.allCases)
             let isAbsolute = Bool.random(using: &ground.random)
-            // No client is answered while the hub itself is down.
+            // There is no answer while the hub itself is stopped.
             guard let answer = try? ground.crowd.ask(way, host: host, absolute: isAbsolute) else { return }
             ground.answers["\(way) \(answer.status)", default: 0] += 1
             let what = "\(way) \(host) \(isAbsolute) \(name ?? "") \(answer)"
@@ -177,7 +178,7 @@ extension GatewayTraffic {
             var changing = name
             switch Int.random(in: 0..<6, using: &ground.random) {
             case 0:
-                // The whole hub restarts: "" stands for every name.
+                // The whole hub restarts. The empty text stands for all names.
                 changing = ""
                 work = { try crowd.stage.restart {} }
             case _ where deleted.contains(name):
@@ -220,7 +221,7 @@ extension GatewayTraffic {
             #expect(try eventually { try crowd.isReady("alpha") && crowd.isReady("beta") })
             var ground = Ground(crowd: crowd, random: random, standIn: standIn)
             for _ in 0..<14 { try step(&ground) }
-            // The projects are mended before the stage ends.
+            // The damaged projects are repaired before the stage ends.
             for name in ground.damaged { try crowd.mend(name) }
             #expect(ground.answers.values.reduce(0, +) > 100)
         }

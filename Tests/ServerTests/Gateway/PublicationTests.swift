@@ -7,7 +7,7 @@ import Testing
 @testable import Server
 
 extension GatewayTraffic {
-    /// Checks that a client is told about data that a publication leaves out.
+    /// Tests of notices to clients about data that a publication leaves out.
     @Suite(.serialized) struct PublicationTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, team int, secret text,
@@ -34,7 +34,7 @@ extension GatewayTraffic {
                 #expect(said.said?.contains("ALTER PUBLICATION supabase_realtime ADD TABLE public.notes") == true)
                 #expect(said.said?.contains("secret") == true || said.said?.contains("loud") == true)
             }
-            // Columns that are published, or computable from published ones, cause no notice.
+            // Columns that are published, or that the hub can compute from published ones, cause no notice.
             let caller = try stage.caller()
             try caller.subscribe(
                 "realtime:a", [binding("notes", filter: "half=eq.2", select: ["team", "half"])],
@@ -85,7 +85,8 @@ extension GatewayTraffic {
             #expect(try answer(stage, binding("nowhere")).said?.contains("as rows of") == false)
         }
 
-        /// Checks a table with full old rows whose partition keeps less: the missing values arrive as NULL.
+        /// Checks a table with full old rows and a partition whose changes contain less: PostgreSQL sends NULL for the
+        /// missing values.
         @Test(arguments: ["DEFAULT", "USING INDEX low_code"])
         func `what some partitions do not keep of old rows is not known of any`(identity: String) throws {
             let stage = try GatewayStage(

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Checks which clients receive deletes that contain only the row's key.
+    /// Tests of deletes that contain only the row's key: the hub must find the clients that may receive them.
     @Suite(.serialized) struct RecallTests {
         private static let identities = ["DEFAULT", "USING INDEX notes_code"]
 
@@ -44,7 +44,7 @@ extension Gateways {
             return caller
         }
 
-        /// Waits until the loop has read everything committed. Only a client that follows a table can show this.
+        /// Waits until the loop has read everything committed. A client that follows a table proves it.
         private func pass(_ stage: GatewayStage) throws {
             let caller = try stage.caller()
             try caller.subscribe("realtime:p", [binding("fences")], token: stage.token(of: 9))
@@ -52,7 +52,7 @@ extension Gateways {
             caller.hangUp()
         }
 
-        /// Returns all messages about the notes that the client has received so far.
+        /// Returns all messages about `notes` that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fences.number += 1
             try stage.run("INSERT INTO fences VALUES (\(fences.number))")
@@ -136,7 +136,7 @@ extension Gateways {
             let stage = try stage(identity)
             let before = try user(1, stage)
             try stage.run(Self.insert(1, 1) + Self.insert(2, 1))
-            // From here on, the hub remembers the table's rows for a while, whichever clients listen.
+            // After this statement, the hub remembers the table's rows for a while, even if clients change.
             try stage.run(Self.delete(2))
             #expect(try gone(before, stage) == [2])
             before.hangUp()
@@ -159,7 +159,7 @@ extension Gateways {
             try stage.run(Self.delete(1) + Self.insert(3, 1) + "TRUNCATE notes;" + Self.insert(3, 2) + Self.delete(3))
             #expect(try gone(one, stage).isEmpty)
             #expect(try gone(two, stage) == [1, 3])
-            // These rows are inserted unseen, under keys that the log knows from earlier rows.
+            // These rows are inserted without a published change, under keys that earlier rows in the log had.
             try stage.run(Self.insert(5, 1) + Self.insert(6, 1) + "TRUNCATE notes;")
             try stage.run("ALTER PUBLICATION supabase_realtime SET (publish = 'update, delete')")
             try stage.run(Self.insert(5, 2) + Self.insert(6, 2))

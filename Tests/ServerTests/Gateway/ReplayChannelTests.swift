@@ -12,7 +12,8 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Checks that the changes sent to one hub's clients can be replayed into channels of another hub.
+    /// Tests of a replay into another hub's channels: they must receive the changes that the first hub sent to its
+    /// clients.
     @Suite(.serialized) struct ReplayChannelTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, body text, email text);
@@ -100,7 +101,7 @@ extension Gateways {
 }
 
 extension Message {
-    /// Broadcast content, as if the hub had sent it as a message.
+    /// Content of a broadcast, as a message of its own.
     fileprivate var inner: Message {
         Message(topic: topic, payload: payload["payload"] as? [String: Any] ?? [:])
     }

@@ -7,7 +7,7 @@ import Testing
 @testable import Settings
 
 extension Gateways {
-    /// Tests of requests on a socket before and beside the messages.
+    /// Tests of HTTP requests on a connection before it becomes a WebSocket, and instead of one.
     @Suite(.serialized) struct RequestTests {
         private static let table = "CREATE TABLE notes (id int PRIMARY KEY); GRANT SELECT ON notes TO READER;"
 

@@ -7,8 +7,8 @@ import Testing
 @testable import Server
 
 extension Gateways {
-    /// Tests of backup and restore by the commands in docs/backup.md, run by the real program, and their effects on
-    /// clients.
+    /// Tests of backup and restore, and of their effects on clients. They run the commands of docs/backup.md with the
+    /// built program.
     @Suite(.serialized) struct RestoreTests {
         private static let tables =
             "CREATE TABLE notes (id int PRIMARY KEY, body text); GRANT SELECT ON notes TO READER"
@@ -104,8 +104,8 @@ extension Gateways {
             try stage.run("INSERT INTO notes VALUES (2, 'not in the copy')")
             try stage.awaitLog()
             try stage.restart { try putBack(way, stage, backup) }
-            // The position belongs to a history that ended. The join's reply says so, and the client fetches its data
-            // again.
+            // The position belongs to a history that has ended. The reply to the join reports this, so that the client
+            // fetches its data again.
             let caller = try stage.caller()
             let ref = try caller.push(
                 "realtime:a", "phx_join",

@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 
 extension GatewayPolicies {
-    /// Checks which clients receive which rows if policies restrict the rows.
+    /// Tests that each client receives exactly the rows that policies show it.
     @Suite(.serialized) struct RowSecurityTests {
         private static let tables = """
             CREATE TABLE notes (id int PRIMARY KEY, owner uuid, kind text, body text);
@@ -25,7 +25,7 @@ extension GatewayPolicies {
                 Self.tables + policies, publication: "FOR TABLE notes, fences", followed: "members", settings)
         }
 
-        /// Returns a client of the user that follows the notes and the fences.
+        /// Returns a client of the user that follows `notes` and `fences`.
         private func user(
             _ number: Int, _ stage: GatewayStage, _ notes: [String] = [binding("notes")], more: String = ""
         ) throws -> Caller {
@@ -35,7 +35,7 @@ extension GatewayPolicies {
             return caller
         }
 
-        /// Returns all messages about the notes that the client has received so far.
+        /// Returns all messages about `notes` that the client has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             fence += 1
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -105,7 +105,7 @@ extension GatewayPolicies {
             #expect(try heard(two, stage).map(\.id) == [1])
         }
 
-        /// Checks that a filter on NULL does not match, and that no policy can make it match.
+        /// Checks that a filter on NULL matches no row, whatever the policies are.
         @Test(
             arguments: ["kind=neq.a", "kind=not.eq.a", "kind=not.in.(a,c)", "and=(kind.neq.a,kind.neq.c)"])
         func `a filter that does not hold is not forgotten where PostgreSQL decides the policy`(filter: String) throws {
@@ -155,7 +155,7 @@ extension GatewayPolicies {
             #expect(updates.map(\.id) == [1, 3] && updates.map { $0.old.count } == [4, 0])
         }
 
-        /// Checks that clients with different filters are told the same about a row on which the policy fails.
+        /// Checks a row on which the policy fails: a client must not learn from a notice if its filter matches the row.
         @Test(arguments: ["kind=match.^TOP", "kind=match.^XX", "kind=eq.TOP 1", "kind=neq.TOP 1", "kind=like.TOP%"])
         func `a policy's failure does not tell what is in the row`(filter: String) throws {
             let stage = try stage(
@@ -176,7 +176,8 @@ extension GatewayPolicies {
             #expect(one.takeUnheard().allSatisfy { !$0.isTrouble })
         }
 
-        /// Checks that a failure is asked about again, and is no loss, if only another table has changed.
+        /// Checks a policy that fails just after another table has changed: the hub asks PostgreSQL again, and must
+        /// report no loss.
         @Test func `a policy's failure is told of no more if another table has changed`() throws {
             let stage = try stage(
                 """
@@ -286,13 +287,13 @@ extension GatewayPolicies {
             #expect(try heard(one, stage).isEmpty)
         }
 
-        /// Checks a role that gains BYPASSRLS: PostgreSQL does not announce it, and the hub finds it by asking after a
+        /// Checks a role that gains BYPASSRLS. PostgreSQL does not report that, so the hub finds it by polling, after a
         /// moment.
         @Test func `a table that shows something else than was decided is noticed`() throws {
-            // Without this setting, the hub would close the channels as soon as it finds out.
+            // Without this setting, the hub would close the channels as soon as it finds the attribute.
             let stage = try stage(Self.owners, [(Setting(\.bypassRoles), "READER")])
             let one = try user(1, stage)
-            // A login that can become a role with BYPASSRLS may not run policies; the hub checks this at intervals.
+            // Policies must not run as a login that can become a role with BYPASSRLS. The hub checks this at intervals.
             #expect(eventually { stage.hub.policyLoginIsFit })
             let before = (stage.metrics.shadowSamples.value, stage.metrics.shadowContradictions.value)
             var id = 0

@@ -11,7 +11,7 @@ import Testing
 @testable import Server
 @testable import Settings
 
-/// Stage with a second project on its own database, made as operators make projects.
+/// Second project on its own database, created through the operators' API.
 final class SecondProject {
     static let operators = "a secret of operators, which is longer than thirty-two bytes"
     static let secret = "a secret of the second project, longer than thirty-two bytes"
@@ -78,7 +78,7 @@ final class SecondProject {
 }
 
 extension Gateways {
-    /// Tests of the answers about each of several projects.
+    /// Tests of a hub with several projects: answers and states of each.
     @Suite(.serialized) struct SeveralProjectsTests {
         @Test func `unknown host names are answered as the settings say`() throws {
             for (choice, whereSeveral, whereOne) in [
@@ -141,10 +141,10 @@ extension Gateways {
 
         @Test func `also where the project does not run just then`() throws {
             let second = try SecondProject()
-            // A visible slot may still be in creation, and would not be kept then.
+            // A slot may be visible while it is still being created. Then it would not be kept.
             #expect(try eventually { try second.get("/ready/second").status.contains("200") })
             let directory = try second.directory()
-            // A file lies in the place of the log, so the project cannot start again.
+            // Another file has the name of the log, so the project cannot start again.
             #expect(throws: Never.self) { try Directories.move(directory + "/log", to: directory + "/elsewhere") }
             try Data().write(to: URL(fileURLWithPath: directory + "/log"))
             #expect(try second.administer("POST", "/reload").status.contains("500"))
@@ -210,14 +210,14 @@ extension Gateways {
                 (stage.token(of: 1, #","iat":"soon""#), .wrongClaim),
             ]
             #expect(Set(keys.map(\.1)) == Set(ProjectMetrics.TokenRefusal.allCases))
-            // Like the reference, the hub answers a wrong claim as an internal error.
+            // Like Supabase Realtime, the hub answers a wrong claim with an internal error.
             for (key, reason) in keys { try upgrade(key, answered: reason == .wrongClaim ? "500" : "401") }
             for (_, reason) in keys { #expect(stage.metrics.tokensRefused[reason].value == 1, "\(reason)") }
             try upgrade(stage.token(), host: second.name)
             let text = try second.get("/metrics").body
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature",tenant="second"} 1"#))
             #expect(text.contains(#"tidewire_tokens_refused_total{reason="bad_signature"} 1"#))
-            // A join and a refresh count, too; callers name no project.
+            // A join and a token refresh count, too. The test's callers name no project.
             try second.administer("DELETE")
             let caller = try stage.caller()
             let ref = try caller.push("realtime:a", "phx_join", Caller.join([], token: foreign))

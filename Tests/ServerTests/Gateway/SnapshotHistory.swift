@@ -6,9 +6,9 @@ import System
 import TestSupport
 import Testing
 
-/// Writer that makes every kind of transaction between a snapshot and the log: short, long, prepared and large ones,
-/// savepoints, with and without a wait for the disk. A row's `version` grows by one with each change. A row that is
-/// inserted again begins with a higher version.
+/// Writer of random transactions for tests that compare snapshots with the log. Its transactions are short, long,
+/// prepared, large or with savepoints, and some do not wait for the disk. Each change increases the row's `version` by
+/// one. A row that is inserted again begins with a higher version.
 struct SnapshotWriter {
     static let rowsEach = 12
     static let tables = """
@@ -91,7 +91,7 @@ struct SnapshotWriter {
         try connection.execute("\(random.pick(["COMMIT", "COMMIT", "ROLLBACK"])) PREPARED '\(name)'")
     }
 
-    /// Runs a transaction that the server streams while it runs.
+    /// Runs a transaction that is so large that the server streams it before it commits.
     private mutating func large() throws {
         try connection.execute("BEGIN")
         for _ in 0..<12 { try connection.execute(change(body: 8000)) }
@@ -100,8 +100,8 @@ struct SnapshotWriter {
     }
 }
 
-/// Table as a client has it: the rows that it received, and the effects of the changes. The replica records each change
-/// that is repeated, out of order or missing.
+/// Table as a client knows it, from the rows and changes that it received. The replica records each change that is
+/// repeated, out of order or missing.
 struct SnapshotReplica {
     private(set) var rows: [Int: [String: Any]] = [:]
     private var versions: [Int: Int] = [:]
@@ -148,9 +148,9 @@ struct SnapshotReplica {
     }
 }
 
-/// Client that begins with a snapshot, and then receives changes until it is told to end.
+/// Client that begins with a snapshot, and then receives changes until the test tells it to end.
 final class SnapshotHearer: @unchecked Sendable {
-    // One thread uses each property until that thread ends; the caller receives on one thread and sends on another.
+    // Only one thread at a time uses a property. The caller receives on one thread and sends on another.
     let user: Int
     private let caller: Caller
     private(set) var replica = SnapshotReplica()
@@ -161,7 +161,7 @@ final class SnapshotHearer: @unchecked Sendable {
         caller = try stage.caller()
     }
 
-    /// Sends a heartbeat from another thread, while the caller listens.
+    /// Sends a heartbeat. Another thread calls this while the caller receives.
     func beat() { try? caller.say(#"[null,"0","phoenix","heartbeat",{}]"#) }
 
     static func wish(_ table: String, filter: String? = nil) -> String {

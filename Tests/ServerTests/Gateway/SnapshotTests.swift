@@ -90,7 +90,7 @@ extension GatewayHistories {
             for writer in writers { writer.join() }
             #expect(troubles.withLock { $0 } == [])
             try stage.run("INSERT INTO fences VALUES (1)")
-            // A client that is still receiving rows may have this row among them.
+            // A client that still receives its snapshot may have this row in the snapshot.
             let (all, isOver) = (hearers, Bell())
             let beating = try BackgroundThread("heart") {
                 while !isOver.rang {
@@ -322,7 +322,7 @@ extension GatewayHistories {
             try quick.subscribe("realtime:a", [binding("notes")])
             try stage.run("INSERT INTO notes VALUES (9000, 'new')")
             #expect(try quick.change().id == 9000)
-            // The hub did not read the rows that it had not sent.
+            // The hub did not read the rows that it did not send.
             #expect(stage.metrics.snapshotRows.value < 8000)
             #expect(try rows(slow).rows.map(\.id) == Array(1...8000))
             #expect(try slow.change().id == 9000)

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension GatewayPolicies {
-    /// Tests of policies in databases with unusual settings: each row reaches exactly the clients to which PostgreSQL
-    /// shows it.
+    /// Tests of policies in databases with unusual settings. Each row must reach exactly the clients to which
+    /// PostgreSQL shows it.
     @Suite(.serialized) struct SurroundingsTests {
         private static func schema(_ columns: String) -> String {
             """
@@ -42,7 +42,7 @@ extension GatewayPolicies {
             }
         }
 
-        /// Returns the rows that a new session sees, with the settings of any client's session and of the role.
+        /// Returns the rows that a new session sees, with the settings that clients' sessions and the role have.
         private func shown(_ stage: GatewayStage, _ ofRole: [(String, String)]) throws -> [Int] {
             let session = try Connection(stage.database.target, keepsSettings: true)
             try session.execute("BEGIN")

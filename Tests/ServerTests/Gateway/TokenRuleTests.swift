@@ -17,7 +17,7 @@ extension Gateways {
 
         private func stage(_ sql: String = "", _ settings: [(Setting, String)] = []) throws -> GatewayStage {
             let stage = try GatewayStage(Self.notes + sql, publication: "FOR ALL TABLES", settings)
-            // The catalog's facts about roles decide which roles are refused.
+            // The hub needs the catalog's facts about roles to decide which roles it refuses.
             #expect(eventually { stage.hub.follows("notes") })
             return stage
         }
@@ -33,7 +33,7 @@ extension Gateways {
             return response?["reason"] as? String
         }
 
-        /// Returns the answer to a client that connects with the role's token as a key.
+        /// Returns the hub's answer to a client that connects with a token of the role.
         private func upgrade(_ role: String, _ stage: GatewayStage) throws -> (status: String, body: String) {
             let caller = try Caller(port: stage.hub.port)
             defer { caller.hangUp() }

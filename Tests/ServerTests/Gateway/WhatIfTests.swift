@@ -11,7 +11,8 @@ import Testing
 
 @testable import Settings
 
-/// Compares the predicted effects of a proposal with the known results for each change, each policy and each user.
+/// Tests that compare the predicted effects of a proposed policy with the known results for each change, policy and
+/// user.
 @Suite(.inChain(minutes: 10), .serialized) struct WhatIfTests {
     private struct Row: Equatable {
         var id: Int
@@ -19,7 +20,7 @@ import Testing
         var room: Int
     }
 
-    /// Members of rooms when a change was committed.
+    /// Members of rooms at the commit of a change.
     private typealias Members = Set<[Int]>
 
     private struct Told {
@@ -27,7 +28,7 @@ import Testing
         var members: Members
     }
 
-    /// Policy in SQL, together with its expected result.
+    /// Policy in SQL, with a function that computes its expected result.
     private struct Rule: Sendable {
         var sql: String
         var shows: @Sendable (Row, Int, Members) -> Bool
@@ -79,7 +80,7 @@ import Testing
         ) { _, _ in }
     }
 
-    /// Makes random changes, each in its own transaction or together with a membership.
+    /// Makes random changes, each in its own transaction or in one with a changed membership.
     private static func play(_ stage: GatewayStage, _ random: inout SeededRandom) throws -> [Told] {
         var (rows, members, told): ([Row], Members, [Told]) = ([], [], [])
         for step in 0..<90 {
@@ -148,7 +149,7 @@ import Testing
 
     private var rules: [Rule] { Self.rules }
 
-    /// Returns the reported causes of gains and losses, with the number of rows for each.
+    /// Returns the reported causes of gains and losses, with the number of rows for each cause.
     private static func shifts(_ report: WhatIfReport, of user: Int) -> [String: Int] {
         let shifts = report.lines.filter { $0.holder == user && $0.table.name == "notes" }.flatMap(\.shifts)
         let words = { (ground: RulingReason) in
@@ -167,7 +168,7 @@ import Testing
         let told = try Self.play(stage, &random)
         try stage.awaitLog()
         let more = rules.dropFirst().filter { $0.sql != "true" }.randomElement(using: &random) ?? rules[1]
-        // The report names policies that PostgreSQL decides like compiled ones, but PostgreSQL uses the present
+        // The report names policies that PostgreSQL evaluates just like others. But PostgreSQL uses the current
         // memberships.
         let ids = more.sql.contains("room IN") || more.sql.contains("in_room") ? "id < 40" : "is_small(id)"
         let report = try Self.answer(
@@ -185,7 +186,7 @@ import Testing
                     .compactMap(\.self)
                 let isShown = (own || other) && keeping.isEmpty
                 if own == isShown { continue }
-                // Policies of each kind appear in the order of their names.
+                // Policies of each kind are in the order of their names.
                 let gain = "gain more noPolicy"
                 expected[own ? "loss shown \(keeping.joined(separator: "+"))" : gain, default: 0] += 1
             }
@@ -206,7 +207,7 @@ import Testing
         #expect(try found("REVOKE SELECT ON notes FROM READER") == ["loss shown unreadable": 2])
         #expect(
             try found("ALTER PUBLICATION supabase_realtime DROP TABLE notes") == ["loss shown unpublished": 2])
-        // A table that is no longer published is a difference, although the table and its policies are unchanged.
+        // A table that is no longer published makes a difference, although the table and its policies are unchanged.
         let narrowed = "ALTER PUBLICATION supabase_realtime SET (publish = 'insert')"
         #expect(try found(narrowed) == ["loss shown unpublished": 1])
         let words = try Self.answer(stage, narrowed, users: 1..<2).differences.tables
@@ -220,12 +221,12 @@ import Testing
         #expect(try found("ALTER TABLE notes DISABLE ROW LEVEL SECURITY") == ["gain open noPolicy": 2])
     }
 
-    /// Rules except the last. The last reads memberships with its owner's rights, which the hub lacks. So the hub asks
-    /// PostgreSQL, which uses the memberships at the time of the question.
+    /// All rules except the last one, which reads memberships with its owner's rights. The hub does not have these
+    /// rights. So it asks PostgreSQL, which answers with the memberships at the time of the question.
     private static let followed = rules.dropLast()
 
-    /// SQL that numbers each version, which identifies the changes that clients received, and a table that marks the
-    /// end.
+    /// SQL of a trigger that numbers each version, so that a number identifies a received change, and of a table that
+    /// marks the end.
     private static let numbered = """
         CREATE SEQUENCE marks; ALTER TABLE notes ADD COLUMN v bigint;
         CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := nextval('marks'); RETURN NEW; END $$;
@@ -263,8 +264,9 @@ import Testing
 
     private typealias Delivery = (stage: GatewayStage, heard: [Set<String>])
 
-    /// Returns the changes that three users receive under a rule, each change by its name. On a busy machine the hub may
-    /// tell a user that changes may be missing. There is nothing to compare then, so the hub is begun anew.
+    /// Returns the changes that three users receive under a rule, each change by its name. On a busy machine, the hub
+    /// may tell a user that changes may be missing. Then nothing can be compared, so the function starts again with a
+    /// new hub.
     private static func delivery(
         _ rule: Rule, _ seed: Seed, asking asked: Asked = Array(repeating: [AskedBinding()], count: 3)
     ) throws -> Delivery {
@@ -359,7 +361,7 @@ import Testing
                     would.subtracting(heard).count, heard.subtracting(would).count
                 ),
                 "user \(user), \(rule.0.sql) → \(rule.1.sql), \(now[user]) → \(then[0])")
-            // If the policies are the same, the difference comes from the bindings.
+            // If both policies are the same, the difference results from the bindings.
             for shift in line?.shifts ?? [] where rule.0.sql == rule.1.sql { #expect(shift.keptBy == .notAskedFor) }
         }
         #expect(report.lines.allSatisfy { $0.table == notes })
@@ -377,7 +379,7 @@ import Testing
                 now: Array(repeating: [notes: [AskedBinding()]], count: 3))
             #expect(throws: WhatIf.Failure.self, "\(filter)") { try Self.answer(stage, "-- nothing", asking: bindings) }
         }
-        // A former binding that the hub would refuse now counts as no binding.
+        // If the hub would now refuse a former binding, the binding counts as missing.
         let bindings = ProposedBindings(
             then: [notes: [AskedBinding()]],
             now: Array(repeating: [notes: [AskedBinding(filter: "nothing=eq.1")]], count: 3))

@@ -13,7 +13,7 @@ import Testing
 @testable import Settings
 @testable import tidewire
 
-/// Compares the answers of `tidewire who` with the changes that clients received.
+/// Tests that compare the answers of `tidewire who` with the changes that clients received.
 @Suite(.inChain(minutes: 15), .serialized) struct WhoTests {
     private static let tables = """
         CREATE TABLE notes (id int PRIMARY KEY, owner uuid NOT NULL, room int NOT NULL, v int NOT NULL);
@@ -35,7 +35,7 @@ import Testing
 
     fileprivate static let filters = [nil, nil, "room=eq.1", "room=in.(0,2)", "id=gt.20", "v=lt.60"]
 
-    /// Channel of a client from its join to its end, with the changes that it received.
+    /// One channel of a client, from its join to its end, with the changes that it received.
     private final class Stay {
         let caller: Caller
         let user: Int
@@ -93,7 +93,8 @@ import Testing
         }
     }
 
-    /// Random changes of rows, memberships and policies, and clients that come, leave, are cut and return.
+    /// Random changes of rows, memberships and policies, with clients that join, leave, lose their connections and
+    /// return.
     private final class Play {
         let stage: GatewayStage
         var random: SeededRandom
@@ -128,7 +129,7 @@ import Testing
                 case 8, 9: try changeMembers()
                 default: try changeRow()
                 }
-                // In the other cases, clients join and leave while the log still lacks earlier commits.
+                // In the other cases, clients join and leave before the log has the earlier commits.
                 if random.next() % 4 == 0 { try stage.awaitLog() }
             }
             try stage.run("INSERT INTO ends VALUES (1)")
@@ -138,7 +139,7 @@ import Testing
             }
         }
 
-        /// Changes a policy. In most cases the policy stays long enough to be recorded.
+        /// Changes a policy. In most cases, the policy stays in force long enough to be recorded.
         private func alter() throws {
             let (version, before) = (stage.metrics.catalogVersion.value, try records())
             try stage.run("ALTER POLICY shown ON notes USING (\(random.pick(policies)))")
@@ -164,14 +165,15 @@ import Testing
         private func join() throws {
             let request = binding(
                 "notes", random.pick(["*", "*", "INSERT", "UPDATE", "DELETE"]), filter: random.pick(filters))
-            // The hub records nothing for another role until a client of that role has been connected for a moment.
+            // The hub records the rights of another role only after a client of that role has been connected for a
+            // moment.
             let role = Int.random(in: 0..<5, using: &random) == 0 ? stage.outsider : stage.reader
             let stay = Stay(
                 try stage.caller(), user: Int.random(in: 0..<3, using: &random), role: role, request: request,
                 topic: "realtime:t\(step)")
             try stay.join(token(of: stay))
             stays.append(stay)
-            // These changes happen before the hub records the role.
+            // These changes are made before the hub records the role's rights.
             for _ in 0..<(role == stage.outsider ? 3 : 0) {
                 step += 1
                 try changeRow()
@@ -247,7 +249,7 @@ import Testing
         return "\(change["op"] ?? "") \(key) \(version)"
     }
 
-    /// Returns the numbers of right answers, and of "sent" among them, for answers from the database or from the log
+    /// Returns the number of correct answers, and of "sent" among them. Each answer uses the database, or the log
     /// alone.
     private static func judge(
         _ answers: [[String: Any]], _ name: String, _ play: Play, isWhole: Bool
@@ -256,11 +258,11 @@ import Testing
         for stay in play.stays {
             let answer = answers.first { $0["topic"] as? String == stay.topic }
             let outcome = answer?["outcome"] as? String
-            // A catalog state that lasted only a moment has no record, and the answer says so. Recorded deliveries do
-            // not depend on it.
+            // A state of the catalog that lasted only a moment has no record, and the answer then says that. Recorded
+            // deliveries do not depend on it.
             let isRecorded = answer?["basis"] as? String == "recorded"
             if !isRecorded, answer?["policies"] as? String ?? "then" != "then" { continue }
-            // An unknown result does no harm, as long as it is rare.
+            // A few unknown results do no harm.
             if !isRecorded, outcome == "unknown" {
                 unknown += 1
                 continue
@@ -308,8 +310,8 @@ import Testing
         #expect(right.sent > 1 && right.right > 50 && alone.sent > 1, "\(right) \(alone)")
     }
 
-    /// Reconnects a client while a policy shows everything. The client takes what it missed so slowly that the policy
-    /// is repaired meanwhile: part of it is never sent.
+    /// Reconnects a client while a policy shows every row. The client reads what it missed so slowly that the policy is
+    /// repaired before the end. So the hub never sends part of it.
     @Test(arguments: ["ranges", "full"]) func `who caught up slowly is not said to have got what he did not`(
         _ scope: String
     ) throws {
@@ -326,7 +328,7 @@ import Testing
         let request = binding("notes")
         let first = Stay(try stage.caller(), user: 1, role: stage.reader, request: request, topic: "realtime:first")
         try first.join(stage.token(of: 1))
-        // The log also has the rights of the client's role, without which the answer would be unknown.
+        // The log also has the rights of the client's role. Without them, the answer would be unknown.
         let log = HistoryLog(directory: try DiskDirectory(stage.dataDirectory + "/log"), masking: Masking())
         let isRecorded = eventually {
             (try? PastCatalogs.record(of: log, at: .max))?.roles.contains(stage.reader) ?? false
@@ -369,7 +371,7 @@ import Testing
         #expect((known > 0) == (scope == "full"), "\(known)")
     }
 
-    /// Checks that `why` relies on the ledger: policies alone do not show that a client was connected.
+    /// Checks that `why` uses the ledger: policies alone cannot show that a client was connected.
     @Test func `why says was told of those alone whom the ledger has`() throws {
         let stage = try GatewayStage(
             Self.tables + SQLFile.extras.map(\.text).joined(separator: "\n"),
@@ -385,7 +387,7 @@ import Testing
             return stay
         }
         #expect(eventually { stage.catalogIsNoted })
-        // On a busy machine, the record of the altered policy may still follow that of the earlier one.
+        // On a busy machine, the record of the altered policy may arrive only now.
         Thread.sleep(forTimeInterval: 2)
         try stage.run("INSERT INTO notes VALUES (1, '\(GatewayStage.user(1))', 0, 1); INSERT INTO ends VALUES (1)")
         for stay in stays {

@@ -1,6 +1,6 @@
 import TestSupport
 
-/// Conditions that read a row in other ways than by its columns: as a whole, through functions, in sub-selects.
+/// Generator of conditions that read a row other than by its columns: as a whole, through functions, or in sub-selects.
 ///
 /// Other tests cover conditions on columns. These conditions test the code that builds a row for PostgreSQL.
 struct WholeRowShapes {
@@ -12,7 +12,7 @@ struct WholeRowShapes {
         self.table = table
     }
 
-    /// Returns functions over rows of the table; each reveals a part of the row without naming a column.
+    /// Returns functions over rows of the table. Each reveals part of the row without naming a column.
     static func functions(of table: String) -> String {
         """
         CREATE FUNCTION told(\(table)) RETURNS text LANGUAGE plpgsql STABLE AS $f$ BEGIN RETURN $1::text; END $f$;
@@ -27,7 +27,7 @@ struct WholeRowShapes {
         random.pick(["\(table)", "\(table).*", "(\(table))", "(\(table).*)", "\(table)::\(table)"])
     }
 
-    /// Returns the row in a notation without an asterisk, which would mean all its columns.
+    /// Returns the row in a notation without an asterisk. An asterisk would stand for all its columns.
     private mutating func value() -> String { random.pick(["\(table)", "(\(table))", "\(table)::\(table)"]) }
 
     /// Returns a text made from the whole row.

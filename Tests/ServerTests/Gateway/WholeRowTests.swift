@@ -5,7 +5,8 @@ import Testing
 @testable import Server
 
 extension GatewayRows {
-    /// Checks policies that read the row as a whole. PostgreSQL judges the row as committed, or is not asked at all.
+    /// Tests of policies that read the row as a whole. PostgreSQL must evaluate them on the row as committed, or not at
+    /// all.
     @Suite(.serialized) struct WholeRowTests {
         private static let tables = """
             CREATE TABLE fences (id int PRIMARY KEY);
@@ -34,7 +35,7 @@ extension GatewayRows {
             return caller
         }
 
-        /// Returns all messages about the posts that the caller has received so far.
+        /// Returns all messages about `posts` that the caller has received so far.
         private func heard(_ caller: Caller, _ stage: GatewayStage) throws -> [Message] {
             let fence = try Int(stage.database.value("SELECT count(*) + 1 FROM fences") ?? "") ?? 0
             try stage.run("INSERT INTO fences VALUES (\(fence))")
@@ -49,7 +50,7 @@ extension GatewayRows {
             }
         }
 
-        /// Returns the rows that PostgreSQL shows the reader, or nil if PostgreSQL raises an error.
+        /// Returns the rows that PostgreSQL shows the reader; nil if PostgreSQL raises an error.
         private func shown(_ stage: GatewayStage) throws -> [Int]? {
             defer { _ = try? stage.run("ROLLBACK") }
             try stage.run("BEGIN")
@@ -65,7 +66,8 @@ extension GatewayRows {
             try stage.run(Self.rows)
             let shown = try shown(stage)
             let inserted = try heard(caller, stage).filter { $0.type == "INSERT" }.compactMap(\.id)
-            // A statement fails as a whole if one row causes an error; single rows need not fail.
+            // A statement fails as a whole if one row causes an error. The hub evaluates each row on its own, so others
+            // may succeed.
             guard let shown else { return 0 }
             #expect(inserted == shown, "USING (\(condition))")
             try stage.run("DELETE FROM posts")
@@ -115,8 +117,8 @@ extension GatewayRows {
                 caller.takeUnheard().contains { $0.said?.contains("which changes do not carry") == true })
         }
 
-        /// Checks a row that is deleted before a column's type changes: PostgreSQL judges the converted value, not the
-        /// function's result, and the client receives the old value.
+        /// Checks a row that is deleted before a column's type changes. PostgreSQL must evaluate the policy on the
+        /// converted value, and the client must receive the old value.
         @Test func `rows that are deleted before a column is another are judged whole`() throws {
             let policy =
                 "CREATE POLICY whole ON posts FOR SELECT TO PUBLIC USING (to_jsonb(posts) ->> 'body' <> 'TOP SECRET');"
@@ -147,7 +149,7 @@ extension GatewayRows {
             try stage.run("INSERT INTO posts (id, secrecy) VALUES (1, ROW(9)), (2, ROW(1))")
             #expect(try heard(caller, stage).isEmpty)
             #expect(caller.takeUnheard().contains { $0.said?.contains("a cast from text that somebody made") == true })
-            // Casts are not announced; the hub meets a change of the table in commit order.
+            // PostgreSQL does not report casts. The hub reads the change of the table in commit order.
             try stage.run(
                 """
                 DROP CAST (text AS secrecy);
@@ -165,7 +167,7 @@ extension GatewayRows {
                 """)
             let caller = try listener(stage)
             try stage.run(Self.rows)
-            // The hub still decides policies that need columns only.
+            // The hub still decides policies that read only columns.
             #expect(try heard(caller, stage).compactMap(\.id) == [2, 3])
         }
 
