@@ -7,7 +7,7 @@ import Testing
 @testable import Catalog
 @testable import Delivery
 
-/// Conversations with the wait of a pipeline.
+/// Tests of the state machine that decides if a pipeline waits, and for what.
 @Suite(.within(minutes: 1)) struct DeliveryWaitTests {
     private typealias Request = DeliveryWait.CatalogRequest
 
@@ -38,7 +38,7 @@ import Testing
         var wait = DeliveryWait()
         #expect(wait.awaitCatalog(seeing: 5, at: 0) == Request(ticket: 1, xid: 5))
         #expect(wait.awaitsTransaction && !wait.isHeldByTables)
-        // A question is under way, so none is asked again.
+        // A question is not answered yet, so none is asked again.
         #expect(wait.askAgain(isCurrent: true) == nil)
         wait.catalogRefreshed(1, false)
         #expect(!wait.isReading)
@@ -76,7 +76,7 @@ import Testing
         wait.begin(.converting(ticket: 1, ConversionRequest(from: 0)))
         wait.hear(4)
         #expect(wait.isReading)
-        // The values that were under way have the types of the earlier catalog.
+        // The values that were being converted have the types of the earlier catalog.
         #expect(wait.converted(1) == nil)
         wait.begin(.recalling(ticket: 2, Self.recall()))
         wait.hear(5)
@@ -93,7 +93,7 @@ import Testing
         #expect(wait.hasWaitedTooLong(at: 2 * long) == false)
         wait.awaitPolicies(at: 10)
         wait.hear(1)
-        // A further wait for the same entry has begun with the first one.
+        // A second wait for the same entry counts from the beginning of the first one.
         _ = wait.awaitCatalog(seeing: 5, at: 20)
         #expect(wait.hasWaitedTooLong(at: 10 + long) == false)
         #expect(wait.hasWaitedTooLong(at: 11 + long) == true)
@@ -157,7 +157,8 @@ import Testing
         #expect(wait.mayPass(CatalogMark(xid: 6, table: 3), catalog) == false)
         #expect(wait.mayPass(CatalogMark(xid: 6, table: 1), catalog) == true)
         #expect(wait.takePassed() == [HeldTable(table: 1, xid: 6)])
-        // A mark of any table concerns everybody, and one of no transaction needs a fresh catalog.
+        // A mark without a table concerns every channel. A mark without a transaction needs a catalog that was read
+        // after the mark.
         #expect(wait.mayPass(CatalogMark(xid: 6, table: 0), catalog) == false)
         #expect(wait.mayPass(CatalogMark(xid: 0, table: 1), catalog) == false)
         _ = wait.awaitCatalog(seeing: nil, at: 0)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Delivery
 
-/// Conversations with the parts of a pipeline that hold what belongs to its current entry, or to its reading.
+/// Tests of the pipeline's parts that hold the state of its current entry, or of its reading.
 @Suite(.within(minutes: 1)) struct EntryPartsTests {
     @Test func `the log is asked once for a change's row, and again in another era`() {
         var values = EntryValues(ProjectMetrics())
@@ -25,7 +25,7 @@ import Testing
         let refused = SystemError(operation: "open", subject: "/secret", code: 24)
         #expect(live.failed(refused, in: 3, at: 10) == false)
         #expect(live.health.isPausing(at: 10) && live.place.beginning == .end && !live.health.hasLostPast)
-        // Everybody who reaches the port may see the text.
+        // The text is public: every client that can reach the port may read it.
         #expect(live.health.unreadable?.contains("secret") == false)
         live.hasRead(at: 20)
         #expect(live.health.unreadable == nil && !live.health.isPausing(at: 20))

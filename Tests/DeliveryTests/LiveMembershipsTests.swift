@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Policy
 
-/// Tests of the registry of membership sets: each answer must reach the set that asked.
+/// Tests of the registry of membership sets: PostgreSQL's answer must reach the set that needed it.
 @Suite(.within(minutes: 5)) struct LiveMembershipsTests {
     private let table = CatalogTable(
         oid: 9, schema: "public", name: "members",
@@ -42,7 +42,8 @@ import Testing
         return try #require(desk.takeUnfilled().first { $0 === set }?.filling)
     }
 
-    /// Checks that PostgreSQL is asked again for refused sets, and only for these, when the catalog has changed.
+    /// Checks that the hub asks PostgreSQL again about refused sets, and only about these, when the catalog has
+    /// changed.
     @Test(arguments: [MembershipFill.failed(sqlState: "42501"), .unreadable])
     func `a refusal holds until the catalog changes`(refusal: MembershipFill) throws {
         var desk = LiveMemberships(ProjectMetrics())
@@ -61,7 +62,8 @@ import Testing
         #expect(one.keys.keys == [Array("8".utf8)])
     }
 
-    /// Checks a set that leaves while PostgreSQL is asked: its number is free, and the next set takes the number.
+    /// Checks a set that is removed before PostgreSQL has answered. Its number is free, and the next set gets the
+    /// number.
     @Test func `what was asked for somebody who left is not taken for who comes next`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let first = set(of: "ana", on: &desk)
@@ -78,12 +80,12 @@ import Testing
 
         #expect(desk.fill([(ofSecond, try rooms("8"))], at: 0).count == 1)
         #expect(second.keys.keys == [Array("8".utf8)])
-        // An answer is not used twice.
+        // An answer is used only once.
         #expect(desk.fill([(ofSecond, try rooms("7"))], at: 0).isEmpty)
         #expect(second.keys.keys == [Array("8".utf8)])
     }
 
-    /// Checks two gaps in one turn: the question after the first gap is asked once, after both.
+    /// Checks two gaps in one turn: the hub asks about a discarded set once, after both gaps.
     @Test func `a set that is discarded twice is asked for once`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -94,7 +96,8 @@ import Testing
         #expect(desk.takeUnfilled().isEmpty)
     }
 
-    /// Checks a set that was filled for a new holder, who needs nothing of the changes that the log has yet to reach.
+    /// Checks a set that was filled for a new channel, which does not need earlier changes. A returning channel then
+    /// needs them.
     @Test func `who comes back to a set that was filled for later is judged by who was a member then`() throws {
         var desk = LiveMemberships(ProjectMetrics())
         let set = set(of: "ana", on: &desk)
@@ -108,8 +111,8 @@ import Testing
 
         desk.reopen(set, for: 3, at: 0)
         #expect(!set.isSettled && set.isOwed(3) && set.keys.isUnknown)
-        // The search of the log starts at the set's position: somebody joined room 7, and a row without a room was
-        // removed.
+        // The search of the log starts at the set's position. In these changes, a user joined room 7, and a row without
+        // a room was removed.
         set.unwind((Array("7".utf8), 1), xid: 8, at: 50)
         set.unwind((nil, -1), xid: 9, at: 60)
         set.unwind((Array("8".utf8), 1), xid: 12, at: 70)
@@ -120,7 +123,7 @@ import Testing
         #expect(set.apply(Array("7".utf8), 1, xid: 8, at: 50))
         #expect(!set.apply(nil, -1, xid: 9, at: 60))
         #expect(set.keys.keys == [Array("7".utf8), Array("8".utf8)] && set.keys.hasNull)
-        // The search happens once: members that cannot be determined now are not searched at each return.
+        // The search happens only once: members that cannot be determined now are not searched again at each return.
         #expect(!set.isOfLaterOnly)
     }
 }

@@ -8,7 +8,7 @@ import Testing
 @testable import Delivery
 @testable import Policy
 
-/// Conversations with the parts of a membership set: counted keys, the filling, validity, progress.
+/// Tests of the parts of a membership set: counted keys, filling, validity and progress.
 @Suite(.within(minutes: 1)) struct MembershipSetTests {
     private let a = Array("a".utf8)
     private let b = Array("b".utf8)
@@ -69,7 +69,7 @@ import Testing
         var keys = CountedKeys(areKeyed: true)
         pending.count(try rows(a), in: &keys)
         #expect(keys.inOrder == [a, b] && keys.rowCount == 2)
-        // Each effect counts once.
+        // Each change of a transaction counts once.
         var again = CountedKeys(areKeyed: true)
         pending.count(try rows(), in: &again)
         #expect(again.isEmpty)
@@ -93,7 +93,7 @@ import Testing
         pending.unwind((b, 1), xid: 9)
         pending.beginUnwinding()
         pending.unwind((a, 1), xid: 9)
-        // Transactions that the answer does not have are not taken out of it.
+        // Transactions that PostgreSQL's answer does not include are not removed from it.
         pending.unwind((b, -1), xid: 10)
         pending.unwind(nil, xid: 11)
         let answer = pending.takeAnswer()
@@ -130,7 +130,7 @@ import Testing
         #expect(validity.measure == .tooNew)
         #expect(validity.begin(xid: 11, at: 100, isOwed: true) == true)
         #expect(validity.measure == .exact && !validity.mayBeAhead && !validity.contains(xid: 9, at: 60))
-        // The log has passed everything.
+        // The hub has read the log beyond all of these positions.
         #expect(validity.begin(xid: 9, at: 60, isOwed: true) == false)
         #expect(validity.measure == .exact)
     }

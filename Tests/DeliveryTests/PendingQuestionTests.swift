@@ -14,7 +14,8 @@ import Testing
         }
     }
 
-    /// Checks a failed filter: a client that is told of the failure learns that there was a row.
+    /// Checks a row on which the filter fails and which the policy hides. A notice about the failure would reveal the
+    /// row.
     @Test func `a policy's no outweighs a filter's failure, whichever comes first`() {
         #expect(outcome([nil, false]) == (false, true))
         #expect(outcome([false, nil]) == (false, true))

@@ -4,7 +4,7 @@ import Testing
 @testable import Delivery
 @testable import EventLog
 
-/// Conversations with the place of a reader, and with its health.
+/// Tests of a reader's position in the log, and of its health.
 @Suite(.within(minutes: 1)) struct ReadingPlaceTests {
     private static func at(_ offset: UInt64, epoch: UInt64 = 1) -> EventLogPosition {
         EventLogPosition(epoch: epoch, offset: offset)
@@ -72,7 +72,7 @@ import Testing
         _ = place.opened(at: Self.at(10, epoch: 2), end: Self.at(30, epoch: 2))
         #expect(place.epoch == nil && place.epochReached == 1)
         #expect(place.beginsBehind(gap: Self.entry(10, epoch: 1)) && !place.beginsBehind(gap: Self.entry(10, epoch: 2)))
-        // The gap itself says which epoch follows, so none is missing.
+        // The gap itself states which epoch follows, so no epoch is missing.
         #expect(place.enter(2) == false)
         place.finish(Self.entry(10, epoch: 2))
         #expect(place.epochReached == 2)
@@ -96,7 +96,7 @@ import Testing
         #expect(place.beginning == .behindSegment(7))
         #expect(place.opened(at: Self.at(60), end: Self.at(90)) == [LostPlace.segment(7).reason])
         #expect(place.passed == 60)
-        // What was told is not told again.
+        // A loss that was reported is not reported again.
         #expect(place.opened(at: Self.at(0), end: Self.at(90)) == [])
     }
 

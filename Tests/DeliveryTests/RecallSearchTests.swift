@@ -8,7 +8,8 @@ import Testing
 
 @testable import Delivery
 
-/// Checks which versions of a row the search finds, and what the memory makes of a search that was given up.
+/// Tests of the search for earlier versions of a row, and of the memory of its results after a search that was given
+/// up.
 @Suite(.within(minutes: 1)) struct RecallSearchTests {
     private static let relation = Relation(
         oid: 16_400, schema: "public", name: "notes", identity: .primaryKey,
@@ -25,9 +26,9 @@ import Testing
 
     private static let fingerprint = RelationCodec.fingerprint(of: schema.asBytes)
 
-    /// Time that passes with each look at the clock.
+    /// Clock that moves forward with each reading.
     private final class SteppingTime: TimeSource, @unchecked Sendable {
-        // One thread uses it.
+        // Only one thread uses the clock.
         private var passed: UInt64 = 0
         private let step: UInt64
 
@@ -42,7 +43,7 @@ import Testing
         var boot: UInt64 { 1 }
     }
 
-    /// Log with a segment for each of the given changes of one row.
+    /// Log with one segment for each of the given changes of a row.
     private final class Log {
         private typealias Here = RecallSearchTests
 
@@ -69,7 +70,7 @@ import Testing
                 operation, relation: Here.fingerprint, oldImage: old == nil ? .none : .key, old: former.asBytes,
                 new: current.asBytes, options: 0, to: &payload)
             TransactionCodec.finish(endLSN: info.endLSN, changeCount: 1, in: &payload)
-            // By this key the search takes the segment for one that may have any row of the table.
+            // With this key, the search must assume that the segment may have any row of the table.
             let keys = [RowKey.unkeyed(table: RowKey.table(schema: "public", name: "notes"))]
             _ = try writer.append(
                 kind: .transaction, changeCount: 1, lsn: lsn + 8, time: 1, payload: payload.bytes, keys: keys.span)
@@ -95,7 +96,7 @@ import Testing
         }
     }
 
-    /// Returns a row image in PostgreSQL's form. Nil is a value that did not change.
+    /// Returns a row image in PostgreSQL's form. A nil is a large value that did not change.
     private static func tuple(_ values: [String?]) -> [UInt8] {
         var writer = ByteWriter()
         writer.append(big: UInt16(values.count))
@@ -126,7 +127,7 @@ import Testing
         #expect(found == Self.tuple(["1", "a large value"]))
     }
 
-    /// Checks that a version without all its values does not count as all that the log has.
+    /// Checks a version without all its values: the search must not treat it as the only one in the log.
     @Test func `a search that is given up before it has all values has not read the row`() throws {
         let step = Limits.recallPatience.wholeNanoseconds / 3
         guard case .unread? = try Self.log().find(step: step) else {
@@ -135,7 +136,7 @@ import Testing
         }
     }
 
-    /// Checks that the memory does not take a row that could not be read for one that the log does not have.
+    /// Checks a row that could not be read: the memory must not treat it as missing from the log.
     @Test func `the log is asked again for the next change of a row that could not be read`() throws {
         let metrics = ProjectMetrics()
         var recall = RowRecall(metrics.recalls)

@@ -9,7 +9,7 @@ import Testing
 @testable import Catalog
 @testable import Delivery
 
-/// Conversations with the parts of a router: quotas of feeds, excluded snapshots, losses.
+/// Tests of a router's parts: quotas of feeds, excluded snapshots, and losses.
 @Suite(.within(minutes: 1)) struct RouterPartsTests {
     // MARK: Feeds
 
@@ -25,7 +25,7 @@ import Testing
         #expect(changes.value == 3 && feeds[3]?.isFull == true && feeds[4]?.told == 1)
         #expect(feeds.takeFed() == [3, 4])
         #expect(feeds.takeFed() == [])
-        // A feed that is full has not received anything.
+        // A feed whose quota is used up receives nothing.
         #expect(feeds.take(3) == nil)
         #expect(feeds.takeFed() == [])
         feeds.remove(3)
@@ -59,7 +59,7 @@ import Testing
         #expect(audience.recipients.map(\.since) == [30, 10])
         exclusions.begin(Self.transaction(10, at: 60), endingBefore: 40, &audience)
         #expect(audience.recipients[0].since == 30)
-        // From the snapshot's end on nothing is skipped any more, whatever the number of a transaction.
+        // From the snapshot's end on, no transaction is skipped, whatever its number.
         exclusions.begin(Self.transaction(11, at: 100), endingBefore: 50, &audience)
         exclusions.begin(Self.transaction(9, at: 60), endingBefore: 60, &audience)
         #expect(audience.recipients[0].since == 30)

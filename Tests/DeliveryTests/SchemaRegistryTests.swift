@@ -14,7 +14,7 @@ import Testing
             hasRowSecurity: false, forcesRowSecurity: false, hasPolicies: hasPolicies, operations: .all)
     }
 
-    /// Checks a replaced table: bindings to the old table would receive nothing, and no message would say so.
+    /// Checks a replaced table. Bindings to the old table would receive nothing, and clients would not learn about it.
     @Test func `a table in another's place is noticed, and what was placed before is known not to stand`() {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         var desk = SchemaRegistry()
@@ -28,7 +28,7 @@ import Testing
         #expect(!desk.holds(first, of: old) && desk.holds(second, of: new))
         let (replaced, again) = (desk.takeReplacement(), desk.takeReplacement())
         #expect(replaced && !again)
-        // A late answer declares the old table again: placements under the new one are no longer valid either.
+        // A late answer declares the old table again. Then placements under the new table are not valid, either.
         let third = desk.declare(old, &router)
         #expect(!desk.holds(second, of: new) && !desk.holds(first, of: old) && desk.holds(third, of: old))
         let late = desk.takeReplacement()

@@ -9,7 +9,7 @@ import Testing
 @testable import Delivery
 @testable import Judging
 
-/// Tests of contradictions between PostgreSQL's answer and the hub's own verdict.
+/// Tests of the comparison of PostgreSQL's answers with the hub's own verdicts.
 @Suite(.within(minutes: 5)) struct ShadowSamplingTests {
     private let table = CatalogTable(
         oid: 7, schema: "public", name: "notes", columns: [], primaryKey: [], identity: .full, hasRowSecurity: true,
@@ -28,7 +28,7 @@ import Testing
             Column(name: "id", typeOID: 23, typeModifier: -1, typeName: "int4", isIdentity: true, isPrimaryKey: true)
         ])
 
-    /// Returns a part with changes of rows with one column: inserts, and deletes for numbers below zero.
+    /// Returns a part of a transaction with changes of one-column rows: inserts, and deletes for negative numbers.
     private static func part(_ ids: [Int]) -> [UInt8] {
         var writer = ByteWriter(capacity: 1024)
         TransactionCodec.begin(
@@ -133,7 +133,7 @@ import Testing
         other.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(5)))
         other.bindings.policies.remove(0)
         #expect(try contradictions(&other, at: 600).isEmpty)
-        // A verdict that would be different by now was right at its own time.
+        // A verdict that would be different now was right when the hub made it.
         var changed = try router(expecting: true)
         changed.opinions.take(1, RowVisibilityAnswer(isVisible: false, position: LSN(5)))
         changed.bindings.policies.replace(.never, of: 0)

@@ -34,7 +34,7 @@ import Testing
         #expect(out == [6, 7] && isDone)
         waiting.beginChange()
         #expect(waiting.isEmpty && held.value == 0)
-        // Nobody waits there any more.
+        // No delivery waits for it any more.
         #expect(waiting.settle(1) == false)
     }
 

@@ -68,7 +68,7 @@ final class HubForApps: Sendable {
 
     func signal(_ number: Int32) { process.withLock { $0?.signal(number) } }
 
-    /// Ends the hub at once, like `kill -9`.
+    /// Ends the hub without a shutdown, like `kill -9`.
     func kill() {
         process.withLock { process in
             process?.signal(SIGKILL)
@@ -77,7 +77,7 @@ final class HubForApps: Sendable {
         }
     }
 
-    /// Drops the replication slot, so that history has a gap when the hub starts again.
+    /// Drops the replication slot, so that the history has a gap when the hub starts again.
     func letGo() throws {
         try eventually("the slot to be let go") {
             (try? ask(
@@ -99,7 +99,7 @@ final class HubForApps: Sendable {
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(operatorSecret.utf8).span)
     }
 
-    /// Returns a client signed in as `person`, by default with this machine's own transport.
+    /// Returns a client that is signed in as `person`. By default it uses the real transport of this computer.
     func client(_ person: UUID, token: String? = nil, transport: any Transport = systemTransport()) -> Tidewire {
         let scheme = options["TIDEWIRE_TLS_CERTIFICATE"] == nil ? "http" : "https"
         let url = URL(string: "\(scheme)://127.0.0.1:\(port)") ?? URL(fileURLWithPath: "/")
@@ -108,7 +108,7 @@ final class HubForApps: Sendable {
             seams: TidewireSeams(transport: transport))
     }
 
-    /// Runs `sql` in a new session, because several threads ask at the same time.
+    /// Runs `sql` in a session of its own, because several threads call this at the same time.
     func ask(_ sql: String) throws -> [[String?]] { try Connection(target).execute(sql).values }
 }
 
@@ -181,7 +181,8 @@ extension EndToEndPrograms {
                 try hub.start()
                 var reason: RefetchReason?
                 while reason == nil { reason = await again.next()?.refetchReason }
-                // A client that returns before the hub has seen its slot gets the gap; a later one gets the new epoch.
+                // A client that returns before the hub has found the slot missing receives the gap. A later one
+                // receives the new epoch.
                 let isTold =
                     switch reason {
                     case .epochChanged, .changesMissing: true
@@ -198,8 +199,8 @@ extension EndToEndPrograms {
                 let tidewire = hub.client(ana)
                 var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 while let batch = await batches.next(), !batch.isCaughtUp {}
-                // Signs in only now: on a busy machine, a short-lived token could expire before anything that the test
-                // waits for arrives.
+                // The client signs in late. On a busy machine, a short-lived token could otherwise expire before the
+                // changes that the test waits for arrive.
                 tidewire.signIn(token: hub.token(ana, seconds: 2))
                 var code: String?
                 for await state in tidewire.states where code == nil {
@@ -226,7 +227,8 @@ extension EndToEndPrograms {
                 let tidewire = hub.client(ana)
                 var batches = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 var told: [[String]] = []
-                // A row written meanwhile arrives among the rows or as a change after them, never as both.
+                // A row that is written during the snapshot arrives among its rows or as a later change, but never as
+                // both.
                 try remind(hub, "3")
                 while told.joined().count < 3, let batch = await batches.next() {
                     #expect(batch.problems.allSatisfy { $0.severity == .warning })
@@ -235,7 +237,7 @@ extension EndToEndPrograms {
                 }
                 #expect(told.joined().sorted() == ["1", "2", "3"])
 
-                // A later subscriber receives rows of its own; then both share one subscription again.
+                // A later subscriber receives its own copy of the rows. Then both share one subscription again.
                 var later = tidewire.live(Reminder.self, window: .immediate).makeAsyncIterator()
                 var rows: Int?
                 while rows == nil { rows = await later.next()?.rows?.count }
@@ -255,8 +257,7 @@ extension EndToEndPrograms {
             }
         }
 
-        /// Simulates a busy database: PostgreSQL creates a slot only after all transactions that were open before have
-        /// ended.
+        /// Simulates a busy database: PostgreSQL creates a slot only after all earlier transactions have ended.
         @Test func `who begins before the hub has anything to follow has all rows when it has`() throws {
             let hub = try HubForApps()
             try remind(hub, "1")
@@ -283,7 +284,7 @@ extension EndToEndPrograms {
                     told = batch.rows?.map(\.message).sorted()
                 }
                 #expect(told == ["1", "2"])
-                // A subscriber that fetches its rows itself is told to fetch, and receives every change from then on.
+                // A subscriber that fetches its rows itself receives a notice to fetch, and after it every change.
                 var refetchReason: RefetchReason?
                 while let batch = await tables.next() {
                     refetchReason = batch.refetchReason ?? refetchReason
@@ -327,7 +328,7 @@ extension EndToEndPrograms {
             }
         }
 
-        /// True unless the problem only says that a newly started hub has no log yet.
+        /// True unless the problem only reports that a new hub has no log yet.
         private func isOfBinding(_ problem: TidewireProblem) -> Bool { problem.code != "LogNotBegun" }
 
         @Test func `problems come with the server's code`() throws {
@@ -408,7 +409,7 @@ extension EndToEndPrograms {
                 try remind(hub, large)
                 var message: String?
                 while message == nil, let batch = await batches.next() { message = batch.changes.first?.row?.message }
-                // A client that has no reason to trust the certificate refuses it.
+                // A client that does not trust the certificate's issuer refuses the certificate.
                 let wary = hub.client(ana)
                 let ignored = wary.live(Reminder.self).makeAsyncIterator()
                 var refusal = ""

@@ -28,6 +28,8 @@ extension EndToEndPrograms {
             return Answer(output: plain, code: code)
         }
 
+        /// Starts a hub.
+        ///
         /// - Parameter before: SQL that runs before the log begins.
         private static func started(_ options: [String: String] = [:], before: String? = nil) throws -> HubForApps {
             var options = options
@@ -49,14 +51,15 @@ extension EndToEndPrograms {
             return hub
         }
 
-        /// Waits until the hub answers requests, which takes some time after its start.
+        /// Waits until the hub answers requests, some time after its start.
         private static func awaitAnswers(_ hub: HubForApps) throws {
             let question = ["log", "audit", "--server", "http://127.0.0.1:\(hub.port)"]
             try eventually("the hub to answer") { try tidewire(question).code != 4 }
         }
 
-        /// Lets a client join, and waits until the log has the catalog with the rights of the client's role. Until then
-        /// `why` judges by the catalog of now, and later it refuses, because the rights of then are not recorded.
+        /// Lets a client join, and waits until the log has the catalog with the rights of the client's role. Before
+        /// that, `why` uses the current catalog. Later it would refuse to answer, because the rights at the change are
+        /// not recorded.
         private static func awaitRights(_ hub: HubForApps, _ log: String) throws {
             let question = [
                 "why", "--table", "reminders", "--offset", "2", "--role", "authenticated", "--sub", "\(UUID())",
@@ -111,7 +114,7 @@ extension EndToEndPrograms {
             #expect(!left.contains { $0.hasPrefix("question-") }, "\(left)")
         }
 
-        /// Returns a directory that contains only the program and the libraries that the program is linked with.
+        /// Returns a directory with only the program and the libraries to which it is linked.
         private static func emptyRoot() throws -> String {
             let root = TemporaryDirectory.make("root")
             let files = FileManager.default
@@ -140,7 +143,7 @@ extension EndToEndPrograms {
                 try hub.ask("SELECT xmin FROM reminders WHERE message = 'three'").first?.first ?? nil)
             let root = try Self.emptyRoot()
             #expect(try Self.tidewire(["bundle", root + "/a.bundle", "--log", log]).code == 0)
-            // A user other than root becomes root of a namespace.
+            // A user other than root becomes root in a new namespace.
             let enter = geteuid() == 0 ? ["/usr/sbin/chroot"] : ["/usr/bin/unshare", "--map-root-user", "--root"]
             let questions = [
                 ["tail", "--from", "oldest"], ["row", "reminders", id, "--json"], ["tx", xid],
@@ -167,7 +170,7 @@ extension EndToEndPrograms {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
             let id = try #require(try hub.ask("SELECT id FROM reminders WHERE message = 'three'").first?.first ?? nil)
-            // This reader stands in the segment that `log forget` replaces.
+            // This reader is in the segment that `log forget` replaces.
             let history = HistoryLog(directory: try DiskDirectory(log), masking: .nothing)
             var standing = try HistoryReader(history, HistoryQuery(from: .oldest))
             _ = try #require(try standing.next())
@@ -195,7 +198,7 @@ extension EndToEndPrograms {
             let audit = try Self.tidewire(["log", "audit", "--log", log, "--json"]).output
             #expect(audit.contains(#""action":"forget""#) && audit.contains("operators' API"), "\(audit)")
             #expect(!audit.contains(id))
-            // New changes are written and read after the rewritten segment, also by the reader that has the old file
+            // New changes are written and read after the rewritten segment, even by the reader that has the old file
             // open.
             _ = try hub.ask("INSERT INTO reminders (owner_id, message) VALUES ('\(UUID())', 'four')")
             try eventually("the log to have it") {
@@ -211,7 +214,7 @@ extension EndToEndPrograms {
             #expect(again.output.contains(#""already_forgotten":2"#) && again.output.contains(#""done":false"#))
         }
 
-        /// Checks a window that another database computes, and an answer larger than one response.
+        /// Checks a window for which the hub needs another database, and an answer larger than one response.
         @Test func `what would have been, and what is played again, is asked of a hub too`() throws {
             let hub = try Self.started()
             let (log, url) = (IngestService.Settings.logDirectory(hub.dataDirectory), "http://127.0.0.1:\(hub.port)")
@@ -290,7 +293,8 @@ extension EndToEndPrograms {
             #expect(try Self.tidewire(["tail", "--server", "nowhere"]).code == 2)
         }
 
-        /// Checks that rows older than the log are read by a login that sees all rows; the hub's own login does not.
+        /// Checks that a login that sees all rows reads the rows that are older than the log. The hub's own login does
+        /// not see them.
         @Test func `a table's rows come into the log, and are known before and after`() throws {
             let hub = try Self.started(
                 before:
@@ -341,7 +345,7 @@ extension EndToEndPrograms {
             let before = try messages("--to", "@0")
             #expect(before.whole && Set(before.known.keys) == early, "\(before.known.count)")
             #expect(try messages("--to", "@2").known.count == 3002)
-            // An untouched row is one version of its own.
+            // A row that no change touched has one version.
             let untouched = try #require(
                 try hub.ask("SELECT id FROM reminders WHERE message LIKE 'early 5x%'").first?.first ?? nil)
             let row = try Self.tidewire(["row", "reminders", untouched, "--log", log, "--json"])
@@ -351,8 +355,8 @@ extension EndToEndPrograms {
             let tail = try Self.tidewire(["tail", "--from", "oldest", "--log", log]).output
             #expect(tail.contains("backfilled") && tail.contains("an incident"), "\(tail.suffix(2000))")
             #expect(!tail.contains("early 1x"))
-            // A copy of the log includes these rows, masked where the options ask for it. Forgetting a row removes it
-            // there, too.
+            // A copy of the log includes the rows read from the database, with masks if the options ask for that.
+            // Forgetting a row removes it from these, too.
             let bundle = TemporaryDirectory.make("bundle") + "/a.bundle"
             #expect(try Self.tidewire(["bundle", bundle, "--log", log, "--mask", "message"]).code == 0)
             let opened = try Self.tidewire(["asof", "reminders", "--to", "@0", "--log", bundle, "--json"]).output
@@ -364,8 +368,8 @@ extension EndToEndPrograms {
             #expect(try messages().known["early 1"] == nil)
         }
 
-        /// Checks that after a kill at any moment the log has all or none of a row, and none if the command reported
-        /// success.
+        /// Kills a hub that forgets a row, at a random moment. Afterwards the log has all of the row's values or none,
+        /// and none if the command reported success.
         @Test(arguments: newSeed()) func `a hub that is killed while it forgets has forgotten or has not`(
             _ seed: Seed
         ) throws {
@@ -419,8 +423,8 @@ extension EndToEndPrograms {
             static let columns = Columns()
         }
 
-        /// Checks that a bundle omits filter values on a masked column, so nobody can say what such a client would
-        /// receive now.
+        /// Checks that a bundle leaves out filter values on a masked column. Without them, nothing can be predicted
+        /// about clients with such filters.
         @Test func `filters that a bundle masks are left out of a proposal, and counted`() throws {
             let hub = try Self.started()
             let log = IngestService.Settings.logDirectory(hub.dataDirectory)
@@ -453,7 +457,7 @@ extension EndToEndPrograms {
             #expect(!masked.answer.output.contains("hush") && masked.total["gains"] as? Int == 2, "\(masked)")
         }
 
-        /// Checks that the rows written before the end do no harm: the next backfill works as if they were not there.
+        /// Checks that rows written before an early end do no harm: the next backfill works as if they did not exist.
         @Test func `a backfill that ends early says so, and can be made again`() throws {
             let hub = try Self.started(
                 before: """
@@ -466,13 +470,13 @@ extension EndToEndPrograms {
                 "signal", "backfill", "wide", "--server", "http://127.0.0.1:\(hub.port)", "--database-url",
                 hub.databaseURL,
             ]
-            /// Returns the number of bytes written to the log. The files themselves are larger.
+            /// Returns the number of bytes written to the log. The files are larger.
             func bytes() throws -> Int {
                 let line = try Self.tidewire(["log", "info", "--json", "--log", log]).output.split(separator: "\n")[0]
                 let info = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any]
                 return try #require(info?["bytes"] as? Int)
             }
-            /// Begins a backfill, and runs `hinder` while the backfill is under way.
+            /// Starts a backfill, and calls `hinder` during it.
             func begun(_ hinder: () throws -> Void) throws -> (child: ChildProcess, said: () -> String) {
                 let file = TemporaryDirectory.make("process") + "/output"
                 let before = try bytes()
@@ -486,7 +490,7 @@ extension EndToEndPrograms {
             func isIncomplete(_ said: String) -> Bool {
                 said.contains(/The log has [1-9][0-9]* of the table's rows.*Run the command again/)
             }
-            // The hub is stopped: the database sends rows that nobody reads.
+            // The hub is stopped, so it does not read the rows that the database sends.
             let interrupted = try begun { hub.signal(SIGSTOP) }
             try eventually("the command to wait for the hub") {
                 try hub.ask(
@@ -497,7 +501,7 @@ extension EndToEndPrograms {
             #expect(interrupted.child.wait(milliseconds: 180_000) == .exited(1))
             let said = interrupted.said()
             #expect(said.hasPrefix("tidewire: interrupted\n") && isIncomplete(said), "\(said)")
-            // Kills the hub: otherwise the rows that the command had sent would still enter the log as part of the next
+            // The hub is killed. Otherwise, the rows that the command had sent would enter the log as part of the next
             // backfill.
             hub.kill()
             try hub.start()
@@ -515,7 +519,7 @@ extension EndToEndPrograms {
             #expect(rows.output.contains("these are all"), "\(rows.output.suffix(500))")
         }
 
-        /// Checks that a backfill takes only published columns and rows, and nothing from another database.
+        /// Checks that a backfill reads only published columns and rows, and refuses another database.
         @Test(.postgres(15)) func `of a table what is published of it comes into the log`() throws {
             let hub = try Self.started(
                 before: """
@@ -546,7 +550,7 @@ extension EndToEndPrograms {
             let items = try backfill("items")
             #expect(items.code == 0 && items.output.hasPrefix("4 rows of public.items"), "\(items)")
             #expect(try rows("items") == (6...9).map { "id \($0), note note \($0)" })
-            // By default the published tables are the partitions, not their root.
+            // By default, a publication publishes the partitions and not their root.
             let root = try backfill("days")
             #expect(root.code == 1 && root.output.contains("name each partition"), "\(root)")
             let odd = #"public."Odd ""d""#
@@ -554,7 +558,7 @@ extension EndToEndPrograms {
             #expect(try rows(odd) == (10...19).map { "day \($0), note day \($0)" })
             let keyless = try backfill("keyless")
             #expect(keyless.code == 1 && keyless.output.contains("no published primary key"), "\(keyless)")
-            // Another database has a table of the same name with other rows.
+            // Another database has a table of the same name, with other rows.
             let other = try TestDatabase()
             try other.run(
                 """
@@ -564,8 +568,8 @@ extension EndToEndPrograms {
             let strange = try backfill("items", at: other.url)
             #expect(strange.code == 4 && strange.output.contains("another database than the log"), "\(strange)")
             #expect(try rows("items").count == 4)
-            // The command does not wait for ever for a locked table. A login without the right to read the table gets
-            // that error.
+            // The command waits for a locked table only for a limited time. A login without the right to read the table
+            // gets that error.
             let nobody = try backfill("items", at: hub.policyURL)
             #expect(nobody.code == 1 && nobody.output.contains("permission denied"), "\(nobody)")
         }

@@ -28,8 +28,8 @@ import Testing
 
     @Test func `says what to build where that program is missing`() throws {
         let alone = TemporaryDirectory.make("alone") + "/tidewire"
-        // Copies in a process of its own: a child started meanwhile would hold this file open for writing, so it could
-        // not run.
+        // A separate process makes the copy. Otherwise, a child that this process starts at the same time could hold
+        // the file open for writing, and then the file could not run.
         #expect(try ChildProcess(["/bin/cp", ServedHub.program, alone]).wait() == .exited(0))
         let complaint = try output([alone, "bench", "log"])
         #expect(complaint.ending == .exited(1))

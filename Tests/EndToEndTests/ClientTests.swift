@@ -6,13 +6,13 @@ import System
 import TestSupport
 import Testing
 
-/// Real clients against the real program: the scenario files in `Tests/Clients`, each on its own database. The
-/// scenarios start the hub themselves, because many need settings, a restart or a kill.
+/// Tests of real clients against the real program: the scenario files in `Tests/Clients`. Each file has its own
+/// database. The scenarios start the hub themselves, because many need settings, a restart or a kill.
 @Suite(.within(minutes: 30)) struct ClientTests {
     static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Clients")
 
-    /// Folders of scenarios. The last has the files that take longest and starts first, so that no long file runs alone
+    /// Folders of scenarios. The last folder has the longest files. They start first, so that no long file runs alone
     /// at the end.
     static let groups = ["seeds", "conformance", "realtime_py", "hostile", "chaos"]
     /// Every scenario file as `group/file`, the name that `run.py` uses.
@@ -21,8 +21,8 @@ import Testing
         return (found ?? []).filter { $0.hasSuffix(".py") }.sorted().map { "\(group)/\($0.dropLast(3))" }
     }
 
-    /// Files to run: those whose name contains `TW_FILE`, if set. `TW_SCENARIO` selects scenarios by the beginning of
-    /// their names.
+    /// Files to run: all, or those whose name contains the value of `TW_FILE`. `TW_SCENARIO` selects scenarios by the
+    /// beginning of their names.
     static let files: [String] = allFiles.filter { file in
         ProcessInfo.processInfo.environment["TW_FILE"].map { file.contains($0) } ?? true
     }
@@ -32,9 +32,8 @@ import Testing
         #expect(Self.allFiles.contains { $0.hasPrefix(group + "/") })
     }
 
-    /// Checks all scenario files in one test that blocks none of the few threads shared by tests, because it mostly
-    /// waits. The test starts late, when little else runs, because clients wait for tokens to expire and similar
-    /// moments.
+    /// Runs all scenario files in one asynchronous test. It mostly waits, for example until tokens expire, so it must
+    /// not block one of the few threads that tests share. It starts late, when few other tests run.
     @Test func `clients are served as the protocol says`() async throws {
         let failures: [String] = await withCheckedContinuation { continuation in
             do {
@@ -107,8 +106,8 @@ import Testing
         return said.split(whereSeparator: \.isNewline).last.map(String.init) ?? ""
     }
 
-    /// Returns the settings for a database that looks like Supabase. The hub and its policy logins use the roles made
-    /// for them.
+    /// Returns the settings for a database that looks like one of Supabase. The hub and its policy login use the roles
+    /// that exist there for this purpose.
     private static func environment(_ database: TestDatabase, _ directory: String) throws -> [String: String] {
         for file in SQLFile.foundation + SQLFile.demo { try file.apply(database.connection) }
         let password = "clients"
@@ -124,7 +123,7 @@ import Testing
             "TW_DATA": directory + "/data",
             "TW_SLOT": database.slot,
             "TW_SECRET": "a secret of the tests, which is longer than thirty-two bytes",
-            // A debug build and its tests share two cores, where ten thousand clients would take too long.
+            // A debug build and its tests share two cores. Ten thousand clients would take too long there.
             "TW_CROWD": ProcessInfo.processInfo.environment["TW_CROWD"] ?? "2000",
         ]
     }

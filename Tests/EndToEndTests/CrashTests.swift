@@ -12,10 +12,10 @@ import Testing
 @testable import Ingest
 
 extension EndToEnd {
-    /// Tests of the main promise: `kill -9` of the hub or the database at any instant loses nothing and duplicates
-    /// nothing.
+    /// Tests of the main guarantee: a `kill -9` of the hub or the database at any moment loses no change and duplicates
+    /// none.
     @Suite(.serialized) struct CrashTests {
-        /// Number of kills: CRASH_ROUNDS, or 24. SEED repeats the same schedule of kills.
+        /// Number of kills: the value of CRASH_ROUNDS, or 24. SEED repeats a schedule of kills.
         static let rounds = ProcessInfo.processInfo.environment["CRASH_ROUNDS"].flatMap { Int($0) } ?? 24
 
         @Test(arguments: newSeed())
@@ -25,7 +25,7 @@ extension EndToEnd {
             let database = try TestDatabase(on: cluster)
             try prepare(database)
             let hub = ServedHub(database: database)
-            // The hub does not promise changes written before the slot exists.
+            // The guarantee excludes changes from before the slot exists.
             try hub.start()
             try eventually("the slot") {
                 try database.value(
@@ -68,7 +68,7 @@ extension EndToEnd {
             try hub.start()
             let mark = "mark-\(UInt64.random(in: 0 ... .max))"
             var history = LoggedHistory()
-            // A walsender that has not noticed the kill yet may still hold the slot.
+            // A walsender that has not noticed the kill may still use the slot.
             try connection.query("SELECT pg_logical_emit_message(true, 'test', $1)", [mark])
             try eventually("the log to catch up", seconds: 120) {
                 history = try LoggedHistory.read(hub.logDirectory)
@@ -166,7 +166,7 @@ final class Writer: Sendable {
                     count += 1
                     try connection?.execute(Writer.transaction(number, count))
                 } catch {
-                    // A deadlock or a lost race ends one transaction; a killed server ends the connection.
+                    // A deadlock or a lost race ends only a transaction. A killed server ends the connection.
                     if connection?.isUsable != true {
                         connection = nil
                     } else {
@@ -192,7 +192,7 @@ final class Writer: Sendable {
             return
                 "BEGIN; \(upsert) SAVEPOINT s; DELETE FROM items WHERE id < 50; ROLLBACK TO s; UPDATE items SET v = v || '!' WHERE id = \(id); COMMIT;"
         case 2: return "DELETE FROM items WHERE id BETWEEN \(id) AND \(id + 3);"
-        // This transaction exceeds the server's decoding memory, so the server streams it while it runs.
+        // This transaction exceeds the server's decoding memory, so the server streams it before its commit.
         case 3:
             return
                 "INSERT INTO items SELECT g, repeat('x', 40) FROM generate_series(1000, 2500) g ON CONFLICT DO NOTHING; DELETE FROM items WHERE id >= 1000;"

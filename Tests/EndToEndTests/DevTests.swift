@@ -12,7 +12,8 @@ private struct Order: LiveRow {
 }
 
 extension EndToEndPrograms {
-    /// Tests of `tidewire dev` as a newcomer uses it: the library receives the printed values and keeps its defaults.
+    /// Tests of `tidewire dev` as a newcomer uses it: the library gets the printed values and otherwise uses its
+    /// defaults.
     @Suite(.serialized) struct DevTests {
         @Test func `each printed token begins with the rows there are, and is known again`() throws {
             let directory = TemporaryDirectory.make("dev")
@@ -49,7 +50,7 @@ extension EndToEndPrograms {
                 customers[name] = try onThisThread {
                     let client = Tidewire(url: url, key: token, token: token)
                     var batches = client.live(Order.self, window: .immediate).makeAsyncIterator()
-                    // Before any rows, an anonymous visitor is told that no policy shows him any.
+                    // Before any rows arrive, an anonymous client receives a notice that no policy shows it rows.
                     while let batch = await batches.next() {
                         #expect(batch.refetchReason == nil, "\(name): \(batch.problems)")
                         if let rows = batch.rows { return Set(rows.map(\.customer)).count }

@@ -55,7 +55,7 @@ extension EndToEnd {
             try drop(database)
         }
 
-        /// Checks a server's shutdown, for which the server waits until every walsender's client has confirmed
+        /// Checks a shutdown of the server. The server waits until the client of every walsender has confirmed
         /// everything.
         @Test func `a disk that goes on refusing does not keep the database from shutting down`() throws {
             let database = try TestDatabase()
@@ -110,8 +110,9 @@ extension EndToEnd {
             try drop(database)
         }
 
-        /// Makes writes fail until the stream holds a whole change that it cannot write, and returns that row's id. If
-        /// the disk already refuses at a keep-alive, PostgreSQL still has the change and drops it with the connection.
+        /// Makes writes fail until the hub has received a whole change that it cannot write. Returns the id of that
+        /// row. If a keep-alive meets the failing disk first, the hub has not received the change. Then the function
+        /// tries again.
         private func refuseAChange(
             _ database: TestDatabase, _ disk: FaultyStorage, _ metrics: ProjectMetrics
         ) throws -> String? {

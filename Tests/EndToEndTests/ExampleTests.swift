@@ -11,7 +11,7 @@ private let ben = UUID(uuidString: "00000000-0000-4000-8000-00000000BE00") ?? UU
 private let cleo = UUID(uuidString: "00000000-0000-4000-8000-00000000C1E0") ?? UUID()
 
 extension HubForApps {
-    /// Runs `sql` as this person under the policies, like an app's API.
+    /// Runs `sql` as this person, under the policies, as an app's API would.
     func ask(_ sql: String, as person: UUID) throws -> [[String?]] {
         let connection = try Connection(target)
         let claims = #"{"role":"authenticated","sub":"\#(person.uuidString.lowercased())"}"#
@@ -23,7 +23,8 @@ extension HubForApps {
         return answer
     }
 
-    /// Applies a write like an app's API: a repeated write is harmless, and an older write never replaces a newer one.
+    /// Applies a write as an app's API would: a repeated write is harmless, and an older write never replaces a newer
+    /// one.
     func take(_ write: PendingWrite, of person: UUID) -> OfflineWrites.Answer {
         var values = write.values
         let isLike = write.table == Like.table
@@ -58,7 +59,7 @@ extension HubForApps {
     func writes(
         of person: UUID, isOnline: @escaping @Sendable () -> Bool = { true }
     ) -> OfflineWrites {
-        // A writer that still sends after its test has ended no longer has a hub.
+        // After its test, a writer may still send, when there is no hub any more.
         OfflineWrites(storage: Tidewire.MemoryStorage()) { [weak self] write in
             guard let self, isOnline() else { return .later }
             return self.take(write, of: person)
@@ -81,7 +82,7 @@ extension EndToEndPrograms {
             for task in running { await task.value }
         }
 
-        /// Problems reported when a token ends. On a slow machine the token may be over before it is used.
+        /// Problems that the end of a token may cause. On a slow machine, a token may expire before it is used.
         private static let ofTokens: Set = ["TokenExpired", "TokenRefused", "InvalidJWTToken"]
 
         /// True if the app's state reports the end of a token that expires after three seconds.
@@ -118,24 +119,26 @@ extension EndToEndPrograms {
                 #expect(await eventually { hers.state == .live && his.state == .live })
                 #expect(await eventually { anas.hasBegun && bens.hasBegun })
 
-                // A row inserted past the app gives the other side a badge and one toast, and the sender none.
+                // A row that was inserted without the app gives the other person a badge and one toast, and the sender
+                // nothing.
                 try request(hub, from: ana, to: ben)
                 #expect(await eventually { bens.badge == 1 })
                 #expect(await eventually { anas.friendships.count == 1 })
                 #expect(await eventually { bens.toasts == [.request(from: ana)] })
                 #expect(await anas.toasts.isEmpty)
 
-                // A change committed while the hub is killed is also reported exactly once.
+                // A change that is committed while the hub is down is also reported exactly once.
                 hub.kill()
                 try request(hub, from: cleo, to: ben)
                 _ = try hub.ask("UPDATE friendships SET status = 'accepted' WHERE requester_id = '\(ana)'")
                 try hub.start()
                 #expect(await eventually { bens.toasts.count == 2 && anas.toasts.count == 1 })
-                // After one of the two changes is reported, the other may still be on its way.
+                // When one of the two changes has been reported, the other may not have arrived yet.
                 #expect(await eventually { bens.badge == 1 && bens.friends == [ana] && anas.friends == [ben] })
                 #expect(await anas.toasts == [.accepted(by: ben)])
 
-                // A token ends, a row is deleted before the next token, and the app is in the background for a moment.
+                // A token expires, a row is deleted before the next token, and the app is in the background for a
+                // moment.
                 #expect(await tokenEnds(hub, his, ben))
                 his.enterBackground()
                 _ = try hub.ask("DELETE FROM friendships WHERE requester_id = '\(ana)'")
@@ -163,7 +166,7 @@ extension EndToEndPrograms {
                 let (his, bens) = await friendships(hub, ben)
                 let running = [onMainThread { await bens.run() }]
                 #expect(await eventually { bens.hasBegun && bens.badge == 1 })
-                // Rows that existed before the app began raise no toast.
+                // Rows that existed before the app started cause no toast.
                 #expect(await bens.toasts.isEmpty)
                 his.enterBackground()
                 his.updateNetwork(isReachable: false)
@@ -176,8 +179,8 @@ extension EndToEndPrograms {
             }
         }
 
-        /// Checks a delete without full identity: the deleted row has only its key, so no filter can be evaluated on
-        /// it.
+        /// Checks a delete without full replica identity: the old row has only its key, so the hub cannot evaluate a
+        /// filter on it.
         @Test func `a delete is told although the table has no replica identity full, and to nobody else`() throws {
             let hub = try HubForApps()
             _ = try hub.ask("ALTER TABLE friendships REPLICA IDENTITY DEFAULT")
@@ -226,7 +229,7 @@ extension EndToEndPrograms {
                 #expect(await eventually { phone.hasBegun && tablet.hasBegun })
                 #expect(await eventually { phoneLine.state == .live && tabletLine.state == .live })
 
-                // A write without a network is shown at once as pending, and is sent when the network is back.
+                // A write without a network is shown immediately as pending, and is sent when the network returns.
                 let coffee = UUID()
                 try await phone.write(table, coffee, spend("coffee"))
                 #expect(await phone.record(table, coffee) != nil)
@@ -251,8 +254,8 @@ extension EndToEndPrograms {
                 }
                 #expect(await eventually { tablet.record(table, coffee)?.image["title"] == "newer" })
 
-                // A soft delete and a hard delete, while the hub is killed, the token has expired and the app is in the
-                // background.
+                // A soft delete and a hard delete happen while the hub is down, the token has expired and the app is in
+                // the background.
                 #expect(await tokenEnds(hub, tabletLine, ana))
                 tabletLine.enterBackground()
                 hub.kill()
@@ -342,12 +345,13 @@ extension EndToEndPrograms {
                     onMainThread { await anas.run() }, onMainThread { await bens.run() },
                     onMainThread { await anas.sendWrites() }, onMainThread { await bens.sendWrites() },
                 ]
-                // History loads; positions older than a trail's length are on no trail.
+                // The history loads. Positions that are older than a trail's length are on no trail.
                 #expect(await eventually { anas.messages.map(\.content) == ["before"] && bens.hasBegun })
                 #expect(await eventually { anas.trails[ben]?.map(\.latitude) == [2] })
                 #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
 
-                // Both see each other. Many rapid updates are all on the trail, and the marker shows the last one.
+                // Both people see each other. The trail has all of many rapid updates, and the marker shows the last
+                // one.
                 try await anas.publish(latitude: 40, longitude: 1)
                 try await bens.publish(latitude: 50, longitude: 1)
                 #expect(await eventually { bens.markers[ana]?.latitude == 40 && anas.markers[ben]?.latitude == 50 })
@@ -355,12 +359,12 @@ extension EndToEndPrograms {
                 #expect(await eventually { anas.markers[ben]?.latitude == 70 })
                 #expect(await anas.trails[ben]?.count == 22)
 
-                // A message appears at once, and once, on both sides.
+                // A message appears immediately, and only once, for both people.
                 try await anas.send("on my way")
                 #expect(await anas.messages.map(\.content) == ["before", "on my way"])
                 #expect(await eventually { bens.messages.count == 2 })
 
-                // After a time without a network, only the newest position is sent, but all messages are sent in order.
+                // When the network returns, only the newest position is sent, but all messages are, in their order.
                 isOnline.value = false
                 for latitude in [80.0, 81, 82] { try await anas.publish(latitude: latitude, longitude: 1) }
                 for content in ["one", "two"] { try await anas.send(content) }
@@ -374,10 +378,10 @@ extension EndToEndPrograms {
                 #expect(await eventually { bens.messages.map(\.content) == ["before", "on my way", "one", "two"] })
                 #expect(await eventually { bens.markers[ana]?.latitude == 82 })
                 #expect(await bens.trails[ana]?.contains { $0.latitude == 81 } == false)
-                // After the rejoin, each person is online again without further action.
+                // After the client has joined again, each person is shown as online without further action.
                 #expect(await eventually { anas.online == [ana, ben] && bens.online == [ana, ben] })
 
-                // A token ends and the next one arrives. A person who is not a member sees nothing.
+                // A token expires and a new one is set. A person who is not a member sees nothing.
                 #expect(await tokenEnds(hub, hers, ana))
                 hers.signIn(token: hub.token(ana))
                 let (_, cleos) = await map(hub, crew, cleo)
@@ -474,7 +478,8 @@ extension EndToEndPrograms {
                 #expect(await eventually { model.feed.map(\.id) == [first] && model.following == [ben] })
                 #expect(await eventually { bens.feed.map(\.id) == [first] })
 
-                // New posts wait behind the banner, the user's own posts do not, and posts of strangers never arrive.
+                // New posts of others wait behind the banner. The user's own posts do not wait, and posts of strangers
+                // never arrive.
                 let second = try post(hub, ben, "second")
                 _ = try post(hub, cleo, "ignored")
                 #expect(await eventually { model.banner == 1 })
@@ -486,8 +491,8 @@ extension EndToEndPrograms {
                 #expect(await eventually { model.feed.first?.id == own })
                 #expect(await model.banner == 0)
 
-                // Other people's likes and comments count. The user's own like counts once, whichever report comes
-                // first.
+                // Other people's likes and comments are counted. The user's own like is counted once, whichever report
+                // arrives first.
                 _ = try hub.ask("INSERT INTO likes VALUES ('\(first)', '\(cleo)')")
                 #expect(await eventually { model.reactions.likeCount(first) == 1 })
                 #expect(await !model.reactions.isLiked(first))
@@ -500,7 +505,7 @@ extension EndToEndPrograms {
                 _ = try hub.ask("INSERT INTO comments (post_id, user_id, body) VALUES ('\(first)', '\(ben)', 'thanks')")
                 #expect(await eventually { model.reactions.comments(first).count == 2 })
 
-                // The token has expired and the hub is killed. Changes made meanwhile are reported with the next token.
+                // The token has expired and the hub is down. Changes made in this time arrive with the next token.
                 #expect(await tokenEnds(hub, line, ana))
                 _ = try hub.ask("DELETE FROM likes WHERE user_id = '\(cleo)'")
                 isOnline.value = false
@@ -514,7 +519,7 @@ extension EndToEndPrograms {
                 line.signIn(token: hub.token(ana))
                 isOnline.value = true
                 #expect(await eventually { model.banner == 1 && model.reactions.likeCount(first) == 1 })
-                // Comments written without a network appear exactly once on both sides.
+                // Comments that were written without a network appear exactly once for both people.
                 #expect(
                     await eventually {
                         model.reactions.comments(first).map(\.body).sorted() == ["from the tunnel", "nice"]
@@ -525,7 +530,7 @@ extension EndToEndPrograms {
                     })
                 #expect(await model.reactions.isLiked(first))
 
-                // A new follow takes effect at once, without a new start of the app.
+                // A new follow takes effect immediately, without a restart of the app.
                 _ = try hub.ask("INSERT INTO follows VALUES ('\(ana)', '\(cleo)')")
                 #expect(await eventually { model.feed.contains { $0.id == cleos } })
                 _ = try hub.ask("DELETE FROM follows WHERE followee_id = '\(ben)'")
@@ -548,7 +553,8 @@ extension EndToEndPrograms {
             for (person, name) in [(ana, "ana"), (ben, "ben")] {
                 _ = try hub.ask("INSERT INTO profiles (user_id, username) VALUES ('\(person)', '\(name)')")
             }
-            // These posts are older than the event log: their key alone would not say which clients may see the delete.
+            // These posts are older than the event log. So the log has no row from which the hub could decide which
+            // clients may see the delete.
             let (old, kept) = (try post(hub, ben, "old"), try post(hub, ben, "kept"))
             try hub.start()
             try onThisThread {
@@ -603,7 +609,7 @@ extension EndToEndPrograms {
                 #expect(await anas.inbox.count == 2)
                 #expect(await anas.tasks.rows.count == 2)
 
-                // Both open the detail screen. Each person sees only the activities of that person's job.
+                // Both people open the detail screen. Each person sees only the activities of the job of that person.
                 let screens = [onMainThread { await anas.open("l1") }, onMainThread { await bens.open("l1") }]
                 #expect(await eventually { bens.detail?.activities.rows.map(\.id) == ["a1"] })
                 #expect(await eventually { anas.detail?.notes.hasBegun == true && bens.detail?.notes.hasBegun == true })
@@ -614,7 +620,8 @@ extension EndToEndPrograms {
                 _ = try hub.ask("UPDATE listing_notes SET content = 'keys are here'")
                 #expect(await eventually { anas.detail?.notes.rows.map(\.content) == ["keys are here"] })
 
-                // The other person sees a claim at once: the task is no longer open and leaves his list.
+                // The other person immediately sees that the task was claimed: it is no longer open and leaves the
+                // list.
                 let task = try #require(await anas.tasks.rows.first)
                 try await anas.claim(task)
                 #expect(await anas.tasks.rows.first?.status == .claimed)
@@ -622,7 +629,7 @@ extension EndToEndPrograms {
                 try await anas.acknowledge(#require(await anas.listings.rows.first))
                 #expect(await anas.inbox.map(\.id) == ["l2"])
 
-                // Offline writes, a killed hub, and changes by other people meanwhile.
+                // The app writes offline, the hub is killed, and other people make changes.
                 isOnline.value = false
                 try await anas.detail?.addNote("written in the cellar")
                 hub.kill()
@@ -633,7 +640,8 @@ extension EndToEndPrograms {
                 hers.enterBackground()
                 try hub.start()
                 hers.enterForeground()
-                // Ben's token expires as soon as he is back. Changes not yet received come with the next token.
+                // Ben's token expires as soon as the client is connected again. The missed changes arrive with the next
+                // token.
                 #expect(await tokenEnds(hub, his, ben))
                 his.signIn(token: hub.token(ben))
                 #expect(await eventually { bens.detail?.notes.rows.map(\.content) == ["written in the cellar"] })

@@ -12,7 +12,7 @@ import Testing
 
 @testable import Ingest
 
-/// Change in the log, as values that a test can compare and a failure message can show.
+/// Change in the log as plain values, which a test can compare and a failure message can show.
 struct LoggedChange: Equatable, CustomStringConvertible {
     var operation: String
     var table: String
@@ -39,7 +39,7 @@ struct LoggedHistory {
 
     func changes(of table: String) -> [LoggedChange] { changes.filter { $0.table == table } }
 
-    /// Reads the log directory like another process.
+    /// Reads the log's directory as another process would.
     static func read(_ logDirectory: String) throws -> LoggedHistory {
         guard FileManager.default.fileExists(atPath: logDirectory) else { return LoggedHistory() }
         return try read(DiskDirectory(logDirectory))
@@ -113,7 +113,7 @@ struct LoggedHistory {
     }
 }
 
-/// Ingest part of a hub, which runs in this process on its own database.
+/// Ingest service of a hub, which runs in this process on its own database.
 final class HubUnderTest {
     let database: TestDatabase
     let dataDirectory: String
@@ -130,7 +130,7 @@ final class HubUnderTest {
         change(&settings)
     }
 
-    /// Drops the slot, because the cluster has few slots.
+    /// Drops the replication slot, because the cluster has few slots.
     deinit {
         stop()
         for _ in 0..<50 {
@@ -155,8 +155,8 @@ final class HubUnderTest {
 
     func history() throws -> LoggedHistory { try LoggedHistory.read(logDirectory) }
 
-    /// Waits until the log has everything that the database has done so far: a message that follows in the same stream
-    /// proves it.
+    /// Waits until the log has everything that the database has done so far. The test emits a message, which follows in
+    /// the same stream, and waits for the message.
     @discardableResult
     func caughtUp(on connection: Connection? = nil) throws -> LoggedHistory {
         let mark = "mark-\(UInt64.random(in: 0 ... .max))"
@@ -175,7 +175,7 @@ struct TookTooLong: Error, CustomStringConvertible {
     var description: String
 }
 
-/// Waits for something that other threads do. The limit only ends a test that would hang; it does not judge speed.
+/// Waits until other threads have made a condition true. The limit only ends a test that would otherwise hang.
 func eventually(_ what: String, seconds: Int = 180, _ condition: () throws -> Bool) throws {
     for _ in 0..<seconds * 50 {
         if try condition() { return }

@@ -3,7 +3,7 @@ import System
 import TestSupport
 import Testing
 
-/// Run of `tidewire dev --incident` by the built programs, and the answers of commands about it.
+/// Run of `tidewire dev --incident` by the built programs, with the answers of other commands about the incident.
 private final class PlayedIncident {
     let directory = TemporaryDirectory.make("incident")
     private let process: ChildProcess
@@ -41,7 +41,7 @@ private final class PlayedIncident {
         try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
     }
 
-    /// URL of the database for the login that may do everything.
+    /// URL of the database with the superuser's login.
     private var office: String {
         if let url = lines.last?["database_url"] as? String { return url }
         return text.firstMatch(of: /OFFICE='([^']*)'/).map { String($0.1) } ?? ""
@@ -56,7 +56,7 @@ private final class PlayedIncident {
         }
     }
 
-    /// Runs a command as the page shows it, in the data directory or another one.
+    /// Runs a command as the documentation page shows it, in the data directory or another one.
     func ask(_ command: String, in directory: String? = nil, knowsLog: Bool = true) throws -> Answer {
         let output = TemporaryDirectory.make("answer") + "/output"
         let programs = URL(fileURLWithPath: ServedHub.program).deletingLastPathComponent().path
@@ -85,7 +85,7 @@ private final class PlayedIncident {
     }
 }
 
-/// Commands typed in `docs/incident-walkthrough.md`, and the answers that the page shows.
+/// Page `docs/incident-walkthrough.md`: its commands, and the answers that it shows.
 private struct IncidentPage {
     struct Exchange {
         var command: String
@@ -121,7 +121,7 @@ private struct IncidentPage {
         }
     }
 
-    /// Replaces each exchange on the page with the one found, and keeps the text around the exchanges.
+    /// Replaces each command and answer on the page by the ones found. Keeps the text around them.
     static func rewrite(_ found: [Exchange]) throws {
         var left = found[...]
         let parts = try blocks()
@@ -139,7 +139,7 @@ private struct IncidentPage {
         try page.write(toFile: path, atomically: true, encoding: .utf8)
     }
 
-    /// Returns the text without the parts that differ in every run.
+    /// Returns the text without the parts that differ from run to run.
     static func pattern(of text: String, xids: Set<String> = []) -> String {
         let known: [(Regex<Substring>, String)] = [
             (/20\d\d-\d\d-\d\d[T ]/, ""), (/\d\d:\d\d:\d\d\.\d+Z?/, "TIME"), (/\*\*\* [0-9a-f]{8,16}/, "MARK"),
@@ -154,11 +154,11 @@ private struct IncidentPage {
     static func xids(in text: String) -> Set<String> { Set(text.matches(of: /\(xid (\d+)\)/).map { String($0.1) }) }
 }
 
-/// Outcome of one change for one client.
+/// Result of one change for one client.
 private struct Fate: Hashable, Comparable, CustomStringConvertible {
     var user: String
     var topic: String
-    /// Result for the client. Certainty about its arrival depends on the time of the question.
+    /// Outcome for the client. How certain it is that the change arrived depends on the time of the question.
     var outcome: String
 
     init(_ user: String, _ topic: String, _ outcome: String) {
@@ -226,8 +226,8 @@ extension EndToEndPrograms {
                 ),
                 (
                     "ana writes note 3", "notes",
-                    // Ben's phone was away. It resumed from before the note, and the note did not match for him at that
-                    // time.
+                    // Ben's phone was disconnected. It resumed from before the note, and the note did not match for Ben
+                    // then.
                     [Fate(ana, listing, "sent"), Fate(ben, listing, "not_matched"), Fate(ben, listing, "not_matched")],
                     #"policy "colleagues read notes" is false"#
                 ),
@@ -240,7 +240,7 @@ extension EndToEndPrograms {
                 ),
                 (
                     "ben writes note 4", "notes",
-                    // Ana returned after the deploy, when the migration had already been undone.
+                    // Ana reconnected after the deploy, when the migration had already been undone.
                     [
                         Fate(ana, listing, "not_matched"), Fate(ana, listing, "sent_later"),
                         Fate(ben, listing, "ended_before"), Fate(ben, listing, "sent"),
@@ -297,8 +297,8 @@ extension EndToEndPrograms {
                 .map { "\($0["listing"] ?? "") \(($0["person"] as? String ?? "").suffix(4))" }.sorted()
         }
 
-        /// Checks the proposal: with the migration ana saw all notes but ben's, and ben saw the notes of his time on
-        /// the listing.
+        /// Checks the prediction: with the migration, Ana would see all notes except Ben's, and Ben would see the notes
+        /// from his time on the listing.
         private func whatWouldHaveBeen(_ incident: PlayedIncident) throws {
             let answer = try incident.ask("tidewire whatif --policy migration.sql --on \"$OFFICE\" --json")
             let lines = try answer.objects.filter {
@@ -311,7 +311,7 @@ extension EndToEndPrograms {
             #expect(found.sorted() == ["a0a0 7 6 0 1", "be00 4 1 0 3"], "\(answer.text)")
         }
 
-        /// Checks that a bundle alone gives the same answers, and that no secret appears anywhere.
+        /// Checks that a bundle alone gives the same answers, and that no secret appears in it or in the answers.
         private func elsewhere(_ incident: PlayedIncident) throws {
             let there = TemporaryDirectory.make("elsewhere")
             let made = try incident.ask("tidewire bundle '\(there)/incident.bundle' --policies --note 'notes vanish'")
@@ -333,8 +333,8 @@ extension EndToEndPrograms {
             }
         }
 
-        /// Checks the page. With REWRITE_PAGES set, writes the program's answers into the page and keeps the text
-        /// around them.
+        /// Checks the page against the program's answers. With REWRITE_PAGES set, writes the answers into the page
+        /// instead, and keeps the text around them.
         @Test func `the page about incidents has what the program says`() throws {
             let incident = try PlayedIncident(isJSON: false)
             let story = incident.text.split(separator: "\n\nThe event log has all of it now", maxSplits: 1)[0] + "\n"
@@ -356,7 +356,7 @@ extension EndToEndPrograms {
                     IncidentPage.pattern(of: written.answer, xids: there),
                     IncidentPage.pattern(of: said.answer, xids: here)
                 )
-                // The kernel chooses which of two sockets that end at the same moment is recorded first.
+                // If two sockets end at the same moment, the kernel decides which end is recorded first.
                 let isOfEnds = said.command.hasPrefix("tidewire user")
                 #expect(
                     isOfEnds

@@ -7,14 +7,15 @@ import TestSupport
 import Testing
 
 extension EndToEndPrograms {
-    /// Tests of the hub's log when databases go away and return: one line for each, with its own project's name.
+    /// Tests of the hub's log lines about databases that become unreachable and return: one line for each event, with
+    /// the project's name.
     @Suite(.serialized) struct OutageTests {
         private struct Line {
             let level, event: String
             let project: String?
         }
 
-        /// Hub with two projects, each on a cluster of its own.
+        /// Hub with two projects, each on its own cluster.
         private final class Stage {
             let clusters: [PrivateCluster]
             let databases: [TestDatabase]
@@ -87,11 +88,12 @@ extension EndToEndPrograms {
         func `a database that goes and comes back is one line each, of its project`(_ which: Int) throws {
             let stage = try Stage()
             let name = ["realtime-dev", "second"][which]
-            // Roles, catalog and the other parts become quiet first.
+            // The roles, the catalog and the other parts come to rest first.
             usleep(2_000_000)
             let before = try stage.said().count
             let began = Clock.monotonicNanoseconds()
-            // The hub repeats a lasting problem at intervals, also if the machine stalls.
+            // The hub repeats the line about a lasting problem at intervals. On a machine that stalls, this may happen
+            // here.
             let reminders = {
                 Int((Clock.monotonicNanoseconds() - began) / Limits.troubleReminderInterval.wholeNanoseconds)
             }

@@ -5,8 +5,8 @@ import TestSupport
 import Testing
 
 extension EndToEndPrograms {
-    /// Tests of a hub that creates missing database objects. Each has its own cluster, because roles belong to a whole
-    /// cluster.
+    /// Tests of a hub that creates missing database objects. Each test has its own cluster, because roles belong to a
+    /// whole cluster.
     @Suite(.serialized) struct PreparingTests {
         private static let seeding = ["SEED_SELF_HOST": "true"]
 
@@ -72,7 +72,7 @@ extension EndToEndPrograms {
             let cluster = try TestCluster.fresh()
             defer { cluster.stop() }
             let database = try TestDatabase(on: cluster)
-            // This lock is the one that another process holds while it prepares the database, or keeps if it stops
+            // Another process holds this lock while it prepares the database, or keeps holding it if the process stops
             // halfway.
             try database.run(
                 "CREATE PUBLICATION supabase_realtime; SELECT pg_advisory_lock(\(Installation.advisoryLock))")

@@ -70,7 +70,7 @@ private final class ReplayStage {
             let count = random.pick([1, 1, 2, 5])
             let statements = (0..<count).map { _ in statement(&random) }
             let end = Int.random(in: 0..<10, using: &random) == 0 ? "ROLLBACK" : "COMMIT"
-            // A transaction that PostgreSQL refuses changes nothing, too.
+            // If PostgreSQL refuses a transaction, it changes nothing, which is a valid case, too.
             if (try? source.database.run("BEGIN; \(statements.joined(separator: "; ")); \(end)")) == nil {
                 try source.database.run("ROLLBACK")
             }
@@ -81,7 +81,7 @@ private final class ReplayStage {
         get throws { HistoryLog(directory: try DiskDirectory(source.logDirectory), masking: .nothing) }
     }
 
-    /// Plays the log from `from` on, until the end or until `surroundings` stops the player.
+    /// Replays the log from `from` on, until its end or until `surroundings` stops the player.
     func replay(
         from: HistoryBound = .oldest, _ settings: Player.Settings, _ surroundings: Player.Surroundings = .init()
     ) throws -> ReplayReport {
@@ -151,7 +151,7 @@ extension EndToEnd {
                     place == nil && changes.count == other.count,
                     "\(table): \(String("\(place.map { "\(changes[$0]) / \(other[$0])" } ?? "")".prefix(600)))")
             }
-            // The replay makes the same transactions, and each carries the mark of its original.
+            // The replay makes the same transactions, and each contains the mark of its original.
             let marks = replayed.changes.filter { $0.table == ReplayMark.prefix }
             let rows = original.changes.filter { $0.operation != "MESSAGE" }
             #expect(marks.count == Set(rows.map(\.commitLSN)).count)
@@ -217,7 +217,7 @@ extension EndToEnd {
             func doubts(_ database: TestDatabase, source: String?) throws -> [TargetIdentity.Doubt] {
                 try TargetIdentity(database.connection, against: stage.log, sourceDatabase: source).doubts
             }
-            // The result does not depend on the name that the caller gives for the source.
+            // The result does not depend on the name that the caller passes for the source.
             for name in [nil, source.name, staging.name] {
                 #expect(try doubts(source, source: name) == [.source, .followed(slots: [source.slot])])
             }

@@ -19,7 +19,7 @@ extension EndToEnd {
                 "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE PUBLICATION supabase_realtime FOR ALL TABLES")
         }
 
-        /// Waits until the server has noticed that the hub is gone.
+        /// Waits until the server has noticed that the hub has disconnected.
         private func letGo(_ database: TestDatabase) throws {
             try eventually("the slot to be let go") {
                 try database.value("SELECT active FROM pg_replication_slots WHERE slot_name = '\(database.slot)'")
@@ -73,7 +73,7 @@ extension EndToEnd {
             let hub = try HubUnderTest(database)
             try hub.start()
             try database.run("INSERT INTO t VALUES (1, 'before')")
-            // A fast shutdown waits for walsenders, so it ends only because the hub confirms everything.
+            // A fast shutdown waits for walsenders. So it ends only if the hub confirms everything.
             cluster.stop()
             try cluster.start()
             var again = try cluster.connect(database: database.name)
@@ -83,8 +83,8 @@ extension EndToEnd {
             again = try cluster.connect(database: database.name)
             try again.execute("INSERT INTO t VALUES (3, 'after a crash')")
             let history = try hub.caughtUp(on: again)
-            // A throwaway cluster does not sync, so the crash may lose its own last commit; the log must agree with the
-            // database.
+            // This cluster does not sync its disk, so its crash may lose the last commit. The log must then agree with
+            // the database.
             let rows = try again.execute("SELECT id FROM t ORDER BY id").values.compactMap { $0[0] }
             #expect(history.changes(of: "public.t").compactMap { $0.new["id"] ?? nil } == rows)
             hub.stop()
@@ -108,7 +108,8 @@ extension EndToEnd {
             #expect(history.changes(of: "public.t").compactMap { $0.new["id"] ?? nil } == ["1", "3"])
             #expect(history.gaps.map(\.reason) == [.slotMissing])
             #expect(Set(history.changes.map(\.epoch)).count == 2)
-            // The offset between the two belongs to the mark that the test waited for: offsets continue across the gap.
+            // The offset between the two belongs to the message that the test waited for. Offsets continue across the
+            // gap.
             #expect(history.changes.map(\.offset) == [0, 2])
         }
 
@@ -154,7 +155,8 @@ extension EndToEnd {
             cluster.stop()
         }
 
-        /// Checks that a pause lasts as long as the operator wants, but not longer than the server keeps unread WAL.
+        /// Checks a pause of the reading: it ends when the operator wants, or earlier if the server is about to drop
+        /// WAL that the hub has not read.
         @Test func `a pause is over before the slot is lost`() throws {
             var options = PrivateCluster.Options.forTests
             options.settings += ["max_slot_wal_keep_size=64MB", "min_wal_size=32MB", "max_wal_size=1GB"]
@@ -172,7 +174,7 @@ extension EndToEnd {
             }
             try database.run("INSERT INTO t VALUES (1, 'meanwhile')")
             #expect(try hub.history().changes(of: "public.t").isEmpty)
-            // These messages use nearly all WAL that the server keeps.
+            // These messages use nearly all the WAL that the server keeps.
             for _ in 0..<6 { try database.run("SELECT pg_logical_emit_message(false, 'bulk', repeat('x', 9300000))") }
             try eventually("the hub to read on") {
                 try database.value("SELECT active FROM pg_replication_slots") == "t"
@@ -183,8 +185,8 @@ extension EndToEnd {
             hub.stop()
         }
 
-        /// Simulates a volume that was not mounted, or a rebuilt machine: the slot no longer has the changes of the
-        /// lost log.
+        /// Simulates a volume that was not mounted, or a rebuilt machine: the log is lost, and the slot no longer has
+        /// its changes.
         @Test func `an empty data directory on a slot that was followed is a gap`() throws {
             let database = try TestDatabase()
             try table(on: database)
@@ -284,8 +286,8 @@ extension EndToEnd {
             cluster.stop()
         }
 
-        /// Simulates a point-in-time recovery, or the promotion of a standby that lagged. No hub saw that the WAL ended
-        /// before the log's end, and by now the WAL is longer.
+        /// Simulates a point-in-time recovery, or the promotion of a standby that lagged. The database lost the end of
+        /// its WAL while no hub was connected, and has written more WAL since.
         @Test func `a database that went back and has overtaken the log is a gap`() throws {
             let cluster = try TestCluster.fresh()
             let database = try TestDatabase(on: cluster)
@@ -319,7 +321,7 @@ extension EndToEnd {
             #expect(history.gaps.map(\.reason) == [.databaseRestored])
             #expect(history.changes(of: "public.t").count == 20001)
             hub.stop()
-            // From this start on, the log follows the new timeline, so there is no second gap.
+            // Since this start, the log follows the new timeline, so there is no second gap.
             try hub.start()
             #expect(try hub.caughtUp(on: again).gaps.count == 1)
             hub.stop()
@@ -369,7 +371,7 @@ extension EndToEnd {
             try table(on: database)
             let running = try database.cluster.connect(database: database.name)
             try running.execute("BEGIN; CREATE TABLE other (id int)")
-            // Leaves the state of a hub that was killed while the server created its slot.
+            // The data directory is left as by a hub that was killed while the server created its slot.
             let url = database.url
             let slot = database.slot
             let maker = try BackgroundThread("maker") {
@@ -396,7 +398,7 @@ extension EndToEnd {
         @Test func `two hubs cannot share a directory, not even before there is a log`() throws {
             let database = try TestDatabase()
             let hub = try HubUnderTest(database) {
-                // The address has no database, so the hub creates no log yet.
+                // No database is at this address, so the hub does not create a log.
                 $0.replication.target = ConnectionTarget("postgres://127.0.0.1:1/nowhere")
             }
             try hub.start(awaitingStream: false)
@@ -415,7 +417,8 @@ extension EndToEnd {
             try rival.start(awaitingStream: false)
             try eventually("the rival to be told") { rival.service?.status.trouble?.reason == .slotBusy }
             #expect(rival.service?.status.trouble?.hint?.contains(database.slot) == true)
-            // The rival's history begins at the slot's position after the first hub has left, and not earlier.
+            // The second hub's history begins at the slot's position when the first hub has disconnected, and not
+            // earlier.
             try database.run("INSERT INTO t VALUES (1, 'of the first')")
             try hub.caughtUp()
             #expect(try rival.history().gaps.isEmpty)
@@ -424,8 +427,8 @@ extension EndToEnd {
             #expect(try rival.caughtUp().gaps.map(\.reason) == [.logMissing])
         }
 
-        /// Checks that both readers of the stream, libpq with TLS and the hub's own code without TLS, read the same
-        /// changes.
+        /// Checks that both ways of reading the stream give the same changes: libpq with TLS, and the hub's own code
+        /// without TLS.
         @Test func `a stream over TLS is the same stream`() throws {
             var options = PrivateCluster.Options.forTests
             options.settings += ["ssl=on"]
@@ -451,7 +454,7 @@ extension EndToEnd {
             let changes = try hub.caughtUp().changes(of: "public.t")
             #expect(changes.compactMap { $0.new["id"] ?? nil } == (1...20_000).map { "\($0)" } + ["30000"])
             #expect(changes.last?.new["v"]??.utf8.count == 3_000_000)
-            // The server also goes away during an encrypted stream.
+            // The server also stops during an encrypted stream.
             cluster.stop()
             try cluster.start()
             try eventually("the stream again") { hub.service?.status.isStreaming == true }

@@ -77,7 +77,7 @@ extension EndToEnd {
                 "INSERT INTO events VALUES (1, 5, 'a'), (2, 15, 'b'); UPDATE events SET day = 16 WHERE id = 1")
             let history = try hub.caughtUp()
             if viaRoot {
-                // For the root, too, a row that moves to another partition is a delete and an insert.
+                // If the root is published, too, a row that moves to another partition is a delete and an insert.
                 #expect(history.changes.map(\.table) == Array(repeating: "public.events", count: 4))
                 #expect(history.changes[1].new == ["id": "2", "day": "15", "v": "b"])
             } else {

@@ -37,8 +37,8 @@ extension EndToEnd {
             let hub = ServedHub(database: database)
             defer { hub.kill() }
             try hub.start(["--log-format", "json", "--log-level", "debug"])
-            // When one session dies, the server ends all sessions and warns each. A session that writes before it reads
-            // finds the connection gone, and the warning with it. The stream's follower reads all the time.
+            // If one session crashes, the server warns all sessions and ends them. A session that writes before it
+            // reads finds its connection closed, and never reads the warning. The stream's session reads all the time.
             let isFollowed = "SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming'"
             func crash() throws -> UInt64 {
                 // A crash ends the database's own connection too.
@@ -50,7 +50,8 @@ extension EndToEnd {
                 #expect(kill(try #require(pid), SIGKILL) == 0)
                 return Clock.monotonicNanoseconds()
             }
-            // A busy machine may end the stream's connection before the warning was sent. Then the server crashes again.
+            // On a busy machine, the stream's connection may end before the server sent the warning. Then the test
+            // crashes the server again.
             var crashed = try crash()
             let remark =
                 #""event":"PostgreSQL sent a notice","project":"realtime-dev","severity":"WARNING","sqlstate":"57P02""#
@@ -167,8 +168,7 @@ extension EndToEnd {
         @Test func `an existing Supabase database is left as it is`() throws {
             let cluster = try TestCluster.fresh(clientRoles: false)
             let connection = try cluster.connect()
-            // These objects exist already, made by someone else: other attributes, other bodies, names that the hub
-            // would use.
+            // These objects exist already, but with other attributes or bodies, under the names that the hub would use.
             try connection.execute(
                 """
                 CREATE ROLE anon NOLOGIN INHERIT; CREATE ROLE authenticated NOLOGIN INHERIT CONNECTION LIMIT 7;

@@ -5,8 +5,8 @@ import Testing
 
 extension EndToEnd {
     @Suite(.serialized) struct TypesTests {
-        /// One value for every built-in type and for user-defined types. The server's own text of each value is the
-        /// expected result.
+        /// One value of every built-in type and of user-defined types. The expected result is the server's own text of
+        /// each value.
         static let values: [(type: String, literal: String)] = [
             ("boolean", "true"), ("smallint", "-32768"), ("integer", "2147483647"), ("bigint", "-9223372036854775808"),
             ("numeric", "'NaN'"), ("numeric", "0.00"),
@@ -66,7 +66,7 @@ extension EndToEnd {
             try hub.start()
             try database.run("INSERT INTO everything VALUES (1, \(Self.values.map(\.literal).joined(separator: ", ")))")
             let change = try #require(try hub.caughtUp().changes(of: "public.everything").first)
-            // Expected result: the same values as text, in a session with the same output settings.
+            // The expected result is the same values as text, from a session with the same output settings.
             let row = try database.run("SELECT \(columns.joined(separator: ", ")) FROM everything")
             for (index, column) in columns.enumerated() {
                 let expected = row.first?[index]

@@ -7,8 +7,8 @@ import Testing
 @Suite(.within(minutes: 1)) struct BindingStallTests {
     private static func seconds(_ count: UInt64) -> UInt64 { 1_000_000_000 * (100 + count) }
 
-    /// Returns the second in which the log continues, given the missing channels and the catalog's state in each
-    /// second.
+    /// Returns the second in which the log continues. `states` gives, for each second, the number of channels without
+    /// bindings and the catalog's state.
     private func end(_ states: (UInt64) -> (missing: Int, isPlaceable: Bool)) -> UInt64? {
         var holdUp = BindingStall(of: states(0).missing, since: Self.seconds(0))
         return (0...200).first { second in

@@ -42,14 +42,14 @@ import Testing
         }
         #expect(!input.someAreDue)
         #expect(next(&input) == nil)
-        // One connection is told once when the rest is over.
+        // A timer for the end of the rest is requested only once.
         #expect(begin(&input, at: 4) == 9 * Self.millisecond)
         #expect(begin(&input, at: 5) == nil)
         #expect(next(&input) == nil)
         input.restIsOver()
         #expect(begin(&input, at: 13) == nil)
         #expect(next(&input) == 1)
-        // Its message is read at any cost, and the next ones wait again.
+        // The connection's message is read in any case, and the next ones wait again.
         #expect(!waits(1, Self.large, in: &input))
         input.note(2 * Self.millisecond)
         input.note(join: 2 * Self.millisecond)

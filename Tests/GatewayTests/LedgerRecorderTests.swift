@@ -6,7 +6,7 @@ import Testing
 
 @testable import Gateway
 
-/// Log that takes only some notes.
+/// Log that has room for some notes only.
 private final class ScarceLog: Sendable {
     private let state = Mutex((room: Int.max, notes: [LedgerNote]()))
 
@@ -30,13 +30,13 @@ private final class ScarceLog: Sendable {
     }
 }
 
-/// Recorder behind a reference, so that an expectation can change it.
+/// Recorder in an object, so that an expectation can change it.
 private final class Recorder {
     var recorder = LedgerRecorder(loop: 3)
     let log = ScarceLog()
     private(set) lazy var seat = recorder.seat(session: 9, channel: 1)
 
-    /// Records a note when the log has room for as many as given.
+    /// Records a note while the log has room for `room` notes.
     func record(_ event: LedgerNote.Event, room: Int) -> Bool {
         log.room = room
         return recorder.record(LedgerNote(event, time: 1, session: 1, channel: 1), in: log.ledger, at: 1)

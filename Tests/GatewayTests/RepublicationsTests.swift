@@ -20,7 +20,7 @@ import Testing
         known.take([table(1, by: "10"), table(2, by: "11")], at: 100)
         #expect(known.wholeFrom(1) == 0 && known.latest == 0)
         known.take([table(1, by: "12"), table(2, by: "11")], at: 150)
-        // A channel at the end itself may have missed a change, if nothing else was written meanwhile.
+        // A channel whose position is the end may have missed a change, if nothing else was written since.
         #expect(known.wholeFrom(1) == 151 && known.wholeFrom(2) == 0 && known.latest == 151)
         known.take([table(1, by: "12"), table(2, by: "11")], at: 200)
         #expect(known.wholeFrom(1) == 151)

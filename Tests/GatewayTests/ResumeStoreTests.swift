@@ -8,7 +8,7 @@ import Testing
 
 @testable import Gateway
 
-/// Tests of the clients' positions, kept in a directory.
+/// Tests of the store that keeps clients' positions in a directory.
 @Suite(.within(minutes: 1)) struct ResumeStoreTests {
     private let directory = MemoryDirectory()
     private let key = ResumeKey(high: 1, low: 2)
@@ -18,7 +18,7 @@ import Testing
         try ResumeStore(loops: 1, scope: .sessions, grace: grace, in: directory, time: time)
     }
 
-    /// True if the hub recognises the returning client by its message number.
+    /// True if the store recognises a returning client by the number of its first message.
     private func comesBack(to store: ResumeStore) -> Bool {
         if case .goesOn = store.arrival(key, of: taker, firstRef: 9, on: 0, now: 0) { true } else { false }
     }
@@ -96,7 +96,7 @@ import Testing
     }
 }
 
-/// Pair of clocks that a test moves apart.
+/// Monotonic clock and wall clock that a test moves independently.
 private final class SteppedTime: TimeSource, @unchecked Sendable {
     var unix: Int64 = 1_700_000_000
     var monotonic: UInt64 = 1000

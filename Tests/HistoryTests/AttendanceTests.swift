@@ -7,7 +7,7 @@ import Testing
 
 @testable import History
 
-/// Tests of the facts about channels that the ledger's notes give.
+/// Tests of attendance: what the ledger's notes show about channels and changes.
 @Suite(.within(minutes: 5)) struct AttendanceTests {
     private static func note(
         _ event: LedgerNote.Event, session: UInt64 = 1, time: Int64, offset: UInt64 = 0, received: UInt64 = 0,
@@ -73,7 +73,7 @@ import Testing
             (Self.note(.joined, session: 1 << 10 | 1, time: 10, offset: 100), UInt64(100)),
             (Self.note(.joined, session: 1 << 10 | 2, time: 11, offset: 100), 100),
             reached(110, time: 15),
-            // The channel joined while the loop inspected the others, and still had to catch up.
+            // The channel joined while the loop inspected the other channels, and still had to catch up.
             (Self.note(.joined, session: 2 << 10 | 1, time: 16, offset: 90), 111),
             reached(118, time: 16),
             (LedgerNote(.began, time: 30, session: 0, channel: 0), 120),
@@ -94,7 +94,7 @@ import Testing
         let cho = UInt64(3 << 10 | 2)
         var notes = [ana, ben, cho].map { (Self.note(.joined, session: $0, time: 10, offset: 100), UInt64(100)) }
         notes.append((LedgerNote(.reached, time: 15, session: 0, channel: 1, offset: 110), 110))
-        // A note about clients that the log does not know says nothing about the known ones.
+        // A note about missing notes of clients that the log does not know does not affect the known clients.
         notes.append((missed(0, others: 3, time: 16), 112))
         #expect(Self.book(notes).all.allSatisfy { $0.reach(of: 119, committed: 12) == .sent(isReceived: false) })
         #expect(Self.book(notes).strangers == 3)
@@ -104,7 +104,7 @@ import Testing
         #expect(book.all.allSatisfy { $0.reach(of: 109, committed: 12) == .sent(isReceived: false) })
         #expect(book.all.map { $0.reach(of: 119, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
         #expect(book.all.map { $0.reach(of: 130, committed: 12) } == [.unknown, .unknown, .sent(isReceived: false)])
-        // One channel still stands, with another holder; the end of the other is known after all.
+        // One channel is still joined, with another holder. A late note gives the end of the other channel.
         var stands = Self.note(.stands, session: ana, time: 25, offset: 100, subject: "dora")
         stands.claims = Array(#"{"sub":"dora"}"#.utf8)
         let known = notes + [(stands, 125), (Self.note(.left, session: ben, time: 26, offset: 118), 126)]
@@ -115,7 +115,7 @@ import Testing
         #expect(book.all[0].holder(at: 120).note.subject == Array("dora".utf8))
         #expect(book.all[1].reach(of: 117, committed: 12) == .sent(isReceived: false))
         #expect(book.all[1].reach(of: 118, committed: 12) == .endedBefore)
-        // A later offset reached by all is no proof about channels that may already have been gone.
+        // An offset that a loop reached later proves nothing about channels that may have ended before.
         notes.append((LedgerNote(.reached, time: 40, session: 0, channel: 1, offset: 140), 140))
         notes.append((missed(1, time: 41), 141))
         notes.append((LedgerNote(.began, time: 50, session: 0, channel: 0), 150))
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    /// Returns the attendance of a change, from a ledger in a log of its own.
+    /// Returns the attendance at a change, from a ledger with these notes in a new log.
     private static func asked(_ notes: [LedgerNote], of user: String? = nil) throws -> [Attendance] {
         let stage = try HistoryStage()
         let table = Relation(
@@ -151,7 +151,7 @@ import Testing
     @Test func `of a change those are kept whom it concerns, and of a user all that were his`() throws {
         let notes = [
             Self.note(.joined, session: 1, time: 1, offset: 0),
-            // One channel has been gone for hours, the other for minutes.
+            // One channel ended hours ago, the other one minutes ago.
             Self.note(.left, session: 1, time: 2, offset: 0),
             Self.note(.joined, session: 2, time: 3, offset: 0, subject: "ben"),
             Self.note(.left, session: 2, time: 9_000_000_000, offset: 0, subject: "ben"),
@@ -173,7 +173,7 @@ import Testing
         let book = Self.book([(answer(20, 100..<150), 150), (answer(21, 150..<160), 160)])
         #expect(book.all.count == 2 && book.all.allSatisfy(\.isAnswer))
         #expect(book.all[0].reach(of: 99, committed: 9) == .notYet)
-        // The request came after the change, which was judged by the rights at the time of the request.
+        // The request arrived after the change. So the rights at the time of the request decided.
         #expect(book.all[0].reach(of: 149, committed: 19) == .sentLater(isReceived: false))
         #expect(book.all[0].reach(of: 150, committed: 19) == .endedBefore)
         #expect(book.all[1].reach(of: 149, committed: 19) == .notYet)
@@ -228,13 +228,13 @@ import Testing
         #expect(try Self.found([joined, left]) == .notSent)
         #expect(try Self.found([joined, left], sent: [(1, 1)]) == .notSent)
         #expect(try Self.found([joined, leftBefore]) == .none)
-        // The delivery's record may still be on its way into the log.
+        // The record of the delivery may not be in the log yet.
         #expect(try Self.found([joined]) == .unknown)
         #expect(try Self.found([joined, reached(2)]) == .notSent)
         #expect(try Self.found([joined, reached(0)]) == .unknown)
         #expect(try Self.found([joined, began]) == .unknown)
         #expect(try Self.found([joined, reached(2), began]) == .notSent)
-        // The log lacks some of the records.
+        // Some records are missing from the log.
         #expect(try Self.found([joined, left, missing(0, 0)]) == .unknown)
         #expect(try Self.found([joined, left, missing(0, 1)]) == .notSent)
         #expect(try Self.found([joined, left, missing(1, 0)]) == .notSent)

@@ -8,7 +8,7 @@ import Testing
 @testable import History
 
 @Suite(.within(minutes: 10)) struct ExportTests {
-    /// Returns a random log that contains everything a log may contain.
+    /// Returns a random log with every kind of entry.
     private func randomLog(_ random: inout SeededRandom) throws -> HistoryStage {
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...6000, using: &random))
         var relations = [notes, users]
@@ -70,7 +70,7 @@ import Testing
         var payload: [UInt8]
     }
 
-    /// Returns all entries except schemas, whose places depend on where segments begin.
+    /// Returns all entries except schemas, whose places depend on the beginnings of segments.
     private func entries(_ log: HistoryLog) throws -> [Entry] {
         var reader = try EventLogReader(directory: log.directory)
         var entries: [Entry] = []
@@ -95,7 +95,7 @@ import Testing
         #expect(try entries(copy) == entries(stage.log))
         #expect(try copy.export() == lines)
         #expect(try EventLogVerifier.verify(copy.directory).allSatisfy { $0.problems.isEmpty })
-        // A window of the log, too, has whole transactions at the same offsets.
+        // A window of the log must also have whole transactions at the same offsets.
         let end = stage.writer.nextOffset
         let from = UInt64.random(in: 0...end, using: &random)
         let window = try stage.log.export(
@@ -164,7 +164,8 @@ import Testing
         }
     }
 
-    /// Checks damage in any part, in the last or an earlier segment: the export ends with a whole transaction.
+    /// Checks damage in any part of a transaction, in the last segment or an earlier one: the export must end after a
+    /// whole transaction.
     @Test(arguments: seeds(30)) func `an export writes no part of a transaction of which another part is damaged`(
         seed: Seed
     ) throws {
@@ -185,11 +186,12 @@ import Testing
         do {
             var export = try LogExport(HistoryLog(directory: damaged, masking: .nothing), from: nil, to: nil)
             try export.run { written.append($0.copied()) }
-            // No later entry confirms the last flush: if that entry is lost, the log and the export end earlier.
+            // No later entry confirms the last flush. If that flush is lost, the log ends earlier, and so does the
+            // export.
             #expect(written.popLast()?.starts(with: Array(#"{"type":"end""#.utf8)) == true)
         } catch is EventLogError {}
         #expect(written.count < whole.count && written == Array(whole.prefix(written.count)))
-        // The next line of the whole export begins another transaction, or is no change.
+        // The next line of the whole export must begin another transaction, or must not be a change.
         let next = String(decoding: whole[written.count], as: UTF8.self)
         #expect(!next.hasPrefix(#"{"type":"change""#), "\(next)")
         let isInside = written.last { $0.starts(with: Array(#"{"type":"transaction""#.utf8)) }.map {
@@ -198,7 +200,7 @@ import Testing
         #expect(isInside != true)
     }
 
-    /// Checks that an import's catalog records can be found: a record that nobody finds is as useless as a missing one.
+    /// Checks that the catalog records of an imported log can be found. A record that is not found would be useless.
     @Test func `what the catalog said is found in an imported log`() throws {
         let stage = try HistoryStage()
         for step in 0..<40 {
@@ -218,7 +220,7 @@ import Testing
         #expect(found == 4)
     }
 
-    /// Checks filters, claims and presence payloads, which may contain values that a mask hides.
+    /// Checks filters, claims and presence payloads. They may contain values that a mask must hide.
     @Test func `with a mask nothing goes out that cannot be masked`() throws {
         let stage = try HistoryStage()
         let secret = "planted@example.org"
@@ -246,7 +248,7 @@ import Testing
         #expect(masked.contains(#""id":"2""#))
         let whole = String(decoding: try stage.log.export().joined(), as: UTF8.self)
         #expect(whole.contains(secret) && whole.ranges(of: hex).count == 4)
-        // The remaining lines are a log that still has the attendance of clients.
+        // The remaining lines make a log that still has the attendance of clients.
         let copy = try imported(lines)
         #expect(try copy.offsets(HistoryQuery()) == [0, 1])
         let name = TableName(schema: "public", name: "notes")

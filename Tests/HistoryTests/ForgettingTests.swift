@@ -8,7 +8,8 @@ import Testing
 
 @testable import History
 
-/// Random histories of two tables, in which one row of one table has unique values.
+/// Tests with random histories of two tables. One row of one table has values that occur nowhere else (the planted
+/// values).
 @Suite(.within(minutes: 10)) struct ForgettingTests {
     private static let people = Relation(
         oid: 7, schema: "app", name: "people", identity: .primaryKey,
@@ -81,7 +82,7 @@ import Testing
         case 0, 1: return .insert(table, row(isPlanted))
         case 2 where table.oid == 7: return .update(table, row(isPlanted))
         case 2, 3: return .update(table, row(isPlanted), old: old(isPlanted), image)
-        // The row gets another key, or had one before: both images contain the planted value.
+        // The row gets another key, or had another key before. Both images contain the planted value.
         case 4:
             let other = Bool.random(using: &random)
             var new = row(isPlanted)
@@ -95,7 +96,7 @@ import Testing
         let relations = Mutex<[UInt64: RecordedRelation]>([:])
     }
 
-    /// Returns options that find row keys like ingest.
+    /// Returns log options that compute row keys as ingest does.
     private func options() -> EventLogOptions {
         var options = EventLogOptions(source: 99)
         options.preparesSegments = false
@@ -124,7 +125,7 @@ import Testing
     }
 
     private func isPlanted(_ storage: FaultyStorage) throws -> Bool {
-        // The key contains the planted value.
+        // The key, too, contains the planted value.
         let needle = Array(Self.plant.utf8)
         return try storage.names().contains { name in
             let bytes = storage.bytes(of: name) ?? []
@@ -148,7 +149,7 @@ import Testing
         try log.items(HistoryQuery()).compactMap(\.recorded)
     }
 
-    /// Returns rows read from the database, each with whether it is a version of the planted row.
+    /// Returns rows that were read from the database. `isOfRow` is true for a version of the planted row.
     private func kept(_ log: HistoryLog) throws -> [(isOfRow: Bool, row: KeptRows.Row)] {
         var all: [(Bool, KeptRows.Row)] = []
         var reader = try KeptRowsReader(log)
@@ -237,7 +238,7 @@ import Testing
         #expect(Set(left.filter { $0.forgotten != nil }.map(\.offset)).isSuperset(of: own.map(\.offset)))
         #expect(left.allSatisfy { !isOfRow($0) })
         let now = try versions(other).changes
-        // A change that gave a row the forgotten key, or took that key from the row, is forgotten too.
+        // A change that gave a row the forgotten key, or replaced that key, is forgotten, too.
         #expect(
             now.filter { $0.forgotten == nil }.map(\.new)
                 == others.filter { !isOfRow($0) && $0.forgotten == nil }.map(\.new))
@@ -254,8 +255,8 @@ import Testing
         #expect(try changes(copy).map(\.forgotten) == changes(made.log).map(\.forgotten))
     }
 
-    /// Checks an interruption at each write and each sync, by the end of the process or of the machine: then all or
-    /// nothing is forgotten, and the log is whole.
+    /// Interrupts the forgetting at each write and each sync, by the end of the process or of the machine. Afterwards
+    /// either all values are forgotten or none, and the log is undamaged.
     @Test(arguments: seeds(25)) func `an interrupted forgetting is finished by whoever opens the log, or never began`(
         seed: Seed
     ) throws {
@@ -299,7 +300,7 @@ import Testing
         }
     }
 
-    /// Checks two readers: one that had the old file open, and one that opens the new file where the other stopped.
+    /// Checks two readers: one that has the old file open, and one that opens the new file where the other stopped.
     @Test func `a reader goes on across it`() throws {
         var random = SeededRandom(seed: 5)
         let made = try made(&random)

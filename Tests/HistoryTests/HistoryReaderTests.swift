@@ -14,11 +14,11 @@ let users = Relation(
     columns: [column("id", 2950, key: true, identity: true), column("email", identity: true)])
 
 @Suite(.within(minutes: 10)) struct WindowTests {
-    /// Checks windows of every kind against a search of every change, whatever the order of commit times.
+    /// Compares windows of every kind with a search through every change, in any order of commit times.
     @Test(arguments: seeds(30)) func `finds what looking at everything finds`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...4000, using: &random))
-        // Messages outside of transactions, and idle positions, take the time of the entry before.
+        // Messages outside of transactions, and idle positions, get the time of the previous entry.
         var times: [UInt64: Int64] = [:]
         var latest = Int64.min
         for step in 0..<Int.random(in: 5...40, using: &random) {
@@ -73,7 +73,7 @@ let users = Relation(
         }
     }
 
-    /// Meaning of a window, computed by looking at every change.
+    /// Expected content of a window, computed by a search through every change.
     private struct Model {
         let changes: [RecordedChange]
         let times: [UInt64: Int64]
@@ -198,7 +198,7 @@ let users = Relation(
                 #expect(found.reversed() == offsets[xid] ?? [])
             }
         }
-        // A segment whose index comes from an earlier version, without transactions, is read.
+        // A segment with an index of an earlier version, which lacks transactions, must be read.
         #expect(try EventLogReader.mayContain(7, scheme: 2, segment: 1, in: stage.storage))
     }
 
@@ -218,7 +218,7 @@ let users = Relation(
         #expect(try found("id!=1") == [3])
         #expect(try found("body=") == [1])
         #expect(try found("id=1", "body=a") == [0])
-        // A key image says nothing of other columns, and an unsent value is unknown.
+        // A key image does not contain the other columns, and an unsent value is unknown.
         #expect(try found("email is null") == [1])
         #expect(try found("body is not null") == [0, 1])
         let shown = try stage.log.hiding("notes.email").items(HistoryQuery()).compactMap(\.recorded)
@@ -305,7 +305,8 @@ let users = Relation(
         #expect(one.map(\.wasRead) == [true, false] && one[0].differences == nil)
         #expect(one[0].change.new == ["1", "a", "x"] && one[0].change.offset == 24)
         #expect(one[1].differences?.map(\.before) == ["a"])
-        // A reading may include a commit that the log gets a moment later, so the difference says nothing.
+        // The row may have been read after a commit that enters the log a moment later. So the difference is no new
+        // version.
         #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])
         #expect(try versions(stage, "notes", ["3"]).map(\.wasRead) == [false])
         #expect(try versions(stage, "notes", ["4"]).map(\.wasRead) == [false, false])
@@ -313,7 +314,7 @@ let users = Relation(
         #expect(try versions(stage, "notes", ["6"]).map(\.wasRead) == [true])
         #expect(try versions(stage, "notes", ["7"]).isEmpty)
         #expect(try versions(stage, "notes", ["body=f"]).map(\.wasRead) == [false, true])
-        // After a gap the difference counts, because the row may have changed during the gap.
+        // After a gap the difference is a version, because the row may have changed during the gap.
         try stage.gap(.slotMissing)
         try stage.keep(stage.read([["2", "b", "x"], ["3", "o", .unchanged], ["4", "e", "x"]], of: notes))
         #expect(try versions(stage, "notes", ["2"]).map(\.wasRead) == [false])

@@ -6,7 +6,7 @@ import TestSupport
 
 @testable import History
 
-/// Names of the `History` types, not of the recording sink's types with the same names.
+/// Names of the types of `History`. The recording sink of `TestSupport` has types with the same names.
 typealias RecordedChange = History.RecordedChange
 typealias RecordedTransaction = History.RecordedTransaction
 
@@ -45,7 +45,7 @@ func column(_ name: String, _ oid: UInt32 = 25, key: Bool = false, identity: Boo
         isPrimaryKey: key)
 }
 
-/// Change for a test to write.
+/// Change that a test writes into the log.
 struct Put {
     var operation: Operation
     var relation: Relation?
@@ -78,7 +78,7 @@ struct Put {
     }
 }
 
-/// Log in memory, written like ingest: schemas before their first use in each segment, large transactions in parts.
+/// Log in memory, written as ingest does: schemas before their first use in each segment, large transactions in parts.
 final class HistoryStage {
     let storage = FaultyStorage()
     let writer: EventLogWriter
@@ -99,7 +99,7 @@ final class HistoryStage {
 
     var log: HistoryLog { HistoryLog(directory: storage, masking: .nothing) }
 
-    /// Returns all rows of a table, read in one part.
+    /// Returns all rows of a table, as if read from the database in one part.
     func read(_ rows: [[RowValue]], of relation: Relation) -> KeptRows {
         var schema = ByteWriter()
         RelationCodec.encode(relation, to: &schema)
@@ -231,7 +231,7 @@ extension HistoryLog {
 
     func offsets(_ query: HistoryQuery) throws -> [UInt64] { try items(query).compactMap { $0.recorded?.offset } }
 
-    /// Returns the same log for a reader from whom these columns are hidden.
+    /// Returns the same log for a reader from whom the given columns are hidden.
     func hiding(_ texts: String...) -> HistoryLog {
         HistoryLog(directory: directory, masking: Masking(.none, hiding: texts.compactMap { ColumnMask($0) }))
     }

@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// True if the pattern matches the name: a slow version of the same rule.
+    /// True if the pattern matches the name, by a slow implementation of the same rule.
     private func fits(_ pattern: Substring, _ name: Substring) -> Bool {
         guard let first = pattern.first else { return name.isEmpty }
         if first != "*" { return name.first == first && fits(pattern.dropFirst(), name.dropFirst()) }
@@ -84,7 +84,7 @@ import Testing
     private let table = TableName(schema: "public", name: "notes")
     private static let secret = "planted-secret"
 
-    /// Returns random JSON. Values under masked names contain the secret somewhere, other values never.
+    /// Returns random JSON. Values under masked names contain the secret, other values do not.
     private static func json(
         _ random: inout SeededRandom, isSecret: Bool, depth: Int = 0, isText: Bool = false
     ) -> String {
@@ -111,7 +111,7 @@ import Testing
         case 4: return "true"
         case 5: return isSecret ? "\"\(secret)\"" : "\"x \\\" y\""
         default:
-            // JSON inside a text, as in payloads; one such level is enough.
+            // JSON inside a string, as in payloads. One such level is enough.
             var writer = ByteWriter()
             JSONText.appendString(json(&random, isSecret: isSecret, depth: 2, isText: true), to: &writer)
             return writer.bytes.text
@@ -161,7 +161,7 @@ import Testing
         #expect(!masking.filter("and(id.eq.7,phone.eq.\(Self.secret))", of: table).contains(Self.secret))
     }
 
-    /// Checks every type that may contain names, and values that are not parsed.
+    /// Checks every type that may contain names, and values that masking cannot parse.
     @Test func `whatever a column's type is, the secret is not shown`() throws {
         let stage = try HistoryStage()
         let texts: [(String, UInt32, String)] = [
@@ -240,7 +240,7 @@ import Testing
         #expect(try trail.lines().isEmpty)
         for what in ["email", "a\nb", "c"] { try trail.append(note(what)) }
         #expect(try trail.lines() == [.note(note("email")), .note(note("a\nb")), .note(note("c"))])
-        // Every line identifies the line before it.
+        // Every line contains a checksum of the line before it.
         let whole = try storage.open(AuditTrail.name, for: .reading).contents(atMost: 1 << 20)
         let lines = whole.split(separator: UInt8(ascii: "\n"))
         for missing in 0..<2 {
@@ -249,7 +249,7 @@ import Testing
             try write(rest.joined(separator: [UInt8(ascii: "\n")]) + [10], to: storage)
             #expect(try trail.lines().contains(.damaged(line: missing + 1)))
         }
-        // A torn line counts as one damaged line, and does not spoil the next line.
+        // An incomplete line counts as one damaged line, and does not affect the next line.
         try write(whole.dropLast(9), to: storage)
         try trail.append(note("d"))
         #expect(try trail.lines() == [.note(note("email")), .note(note("a\nb")), .damaged(line: 3), .note(note("d"))])

@@ -7,7 +7,7 @@ import Testing
 @testable import History
 
 @Suite(.within(minutes: 5)) struct StatisticsTests {
-    /// Checks the counts against a simple count of every change.
+    /// Compares the counts with a simple count of every change.
     @Test(arguments: seeds(40)) func `counts what is there`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: UInt64.random(in: 700...4000, using: &random))

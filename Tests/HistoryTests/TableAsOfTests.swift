@@ -6,7 +6,7 @@ import Testing
 
 @testable import History
 
-/// Checks a table's rows at a moment against a model.
+/// Tests that compare a table's reconstructed rows with a model.
 @Suite(.within(minutes: 5)) struct TableAsOfTests {
     private static func relation(_ identity: ReplicaIdentity, named name: String = "notes") -> Relation {
         Relation(
@@ -35,7 +35,7 @@ import Testing
         var model: [String: String?] = [:]
         var moments: [(offset: UInt64, rows: [String: String?])] = []
         for step in 0..<150 {
-            // The table is renamed halfway and remains the same table.
+            // The table is renamed halfway. It must remain the same table.
             if step == 90 { table = Self.relation(identity, named: "renamed") }
             let known = model.keys.sorted()
             let body: RowValue = random.next() % 5 == 0 ? .null : .text(Array("v\(step)".utf8))
@@ -60,7 +60,7 @@ import Testing
                 ])
                 model[id] = .some(body.plainText)
             case (6, let id?):
-                // The large value stays, so PostgreSQL does not send it.
+                // The large value does not change, so PostgreSQL does not send it.
                 try stage.commit([
                     .update(
                         table, [.text(Array(id.utf8)), .unchanged], old: identity == .full ? oldRow : [],
@@ -82,7 +82,7 @@ import Testing
         #expect(try Self.rows(stage.log, to: nil) == model)
     }
 
-    /// Checks rows from before the log: later changes of the row, or a reading of the table, make them known.
+    /// Checks rows from before the log. A later change of the row, or a reading of the table, makes them known.
     @Test(arguments: seeds(40)) func `has the rows that nothing touched where somebody read them`(_ seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let stage = try HistoryStage(segmentBytes: 4000)
@@ -100,7 +100,7 @@ import Testing
                 if isTorn { waiting.removeLast() }
                 read = stage.writer.nextOffset..<stage.writer.nextOffset
             }
-            // The rows that were read enter the log part by part, between new changes.
+            // The rows that were read enter the log part by part, between other changes.
             if !waiting.isEmpty, random.next() % 2 == 0 || step == 59 {
                 for _ in 0..<(step == 59 ? waiting.count : 1) { try stage.keep(waiting.removeFirst()) }
                 if let begin = read?.lowerBound { read = begin..<stage.writer.nextOffset }
@@ -142,7 +142,7 @@ import Testing
             #expect(
                 rows.allSatisfy { moment.rows[$0.key] == $0.value }, "nothing that was not there, @\(moment.offset)")
             let isEmptiedBefore = emptied.contains { $0 < moment.offset }
-            // A reading before the truncation does not help after it, and the reverse.
+            // A reading before the truncation does not show the rows after it, and the reverse.
             let isRead =
                 read.map { read in
                     !isTorn && !emptied.contains { ($0 < moment.offset) != ($0 < read.lowerBound) }
@@ -153,7 +153,8 @@ import Testing
         try expectHistoriesSayTheSame(stage.log)
     }
 
-    /// Checks that a row's last version is its known version, and that no reading reports a change that is in no log.
+    /// Checks that a row's history ends with its known version, and that a reading never reports a change that is in no
+    /// log.
     private func expectHistoriesSayTheSame(_ log: HistoryLog) throws {
         let table = TableName(schema: "public", name: "notes")
         var known: [String: RowAsOf] = [:]
@@ -163,7 +164,7 @@ import Testing
             var history = try RowHistory(log, table, RowName([id]), HistoryQuery())
             while let item = try history.next() { if case .version(let version) = item { versions.append(version) } }
             #expect(versions.allSatisfy { !$0.wasRead || $0.differences == nil }, "\(id)")
-            // Other versions belong to the row that once had this key.
+            // The other versions belong to the row that had this key before.
             let last = versions.last { $0.change.key.first?.value.plainText == id }
             guard let row = known[id], let last else {
                 #expect(known[id] == nil, "\(id)")
@@ -199,7 +200,7 @@ import Testing
         let stage = try HistoryStage()
         let first = Self.relation(.primaryKey)
         try stage.commit([.insert(first, ["1", "a"])])
-        // The table is renamed here, and another table is made with its old name.
+        // Another table is created with the old name of the renamed table.
         try stage.commit([.insert(Self.relation(.primaryKey, named: "old"), ["2", "b"])])
         var second = Self.relation(.primaryKey)
         second.oid = 16_401
