@@ -5,7 +5,7 @@ import Testing
 
 @testable import Asking
 
-/// Job that remembers whether it was given up.
+/// Job that records if it was given up.
 final class TestJob: AskedJob {
     let number: Int
     let load: InboxLoad
@@ -22,7 +22,7 @@ final class TestJob: AskedJob {
     func giveUp() { givenUp.wrappingAdd(1, ordering: .relaxed) }
 }
 
-/// Two lanes with a bell each. One job runs at a time, and no job of a lane starts while another of that lane runs.
+/// Queue of jobs in two lanes, each with its own bell. In each lane only one job runs at a time.
 struct StrictLine: WaitingLine {
     enum Lane: Int, InboxLane, CaseIterable {
         case left, right
@@ -154,7 +154,7 @@ struct StrictLine: WaitingLine {
 }
 
 @Suite(.within(minutes: 2)) struct AskingThreadsTests {
-    /// Worker that keeps its questions, and answers none until it ends.
+    /// Worker that keeps its questions and answers none before it ends.
     private final class Keeper: AskingWorker {
         let inbox: Inbox<PlainLine<TestJob>>
         private let kept: Mutex<[TestJob]>

@@ -68,7 +68,7 @@ import Testing
         #expect(delays.count == 4 && delays[3] > delays[0] * 3)
         _ = other.failed(at: 0)
         #expect(!link.mayTry(at: 0))
-        // No message announces it, so the link checks at intervals.
+        // PostgreSQL does not report this, so the link checks at intervals.
         #expect(link.nextTry(at: 0) == Limits.recoveryInterval.wholeNanoseconds)
         other.opened(1, at: 0)
         #expect(link.mayTry(at: 0))

@@ -16,7 +16,7 @@ import Testing
         #expect(try parsedKeySet(#" {"keys":[]} "#).count == 0)
     }
 
-    /// Checks a set as the reference's stack provides it: the shared secret beside a public key.
+    /// Checks a key set as Supabase provides it: the shared secret next to a public key.
     @Test func `reads a set of the stack`() throws {
         let secret = Base64URL.encode(Array(secret.utf8).span)
         let key = SigningKey(.p256)

@@ -3,12 +3,12 @@ import Bytes
 import Crypto
 import TestSupport
 
-/// Time of these tests in Unix seconds.
+/// Current time of these tests, in seconds since 1970.
 let now: Int64 = 1_800_000_000
 let secret = "super-secret-jwt-token-with-at-least-32-characters-long"
 let tokenLimit = 16 << 10
 
-/// Tokens made by the tests, valid or not.
+/// Tokens for tests, valid or not.
 enum Token {
     static func signed(
         _ claims: String, header: String = #"{"alg":"HS256","typ":"JWT"}"#, secret: [UInt8] = Array(secret.utf8),
@@ -31,7 +31,7 @@ enum Token {
     static let user = #"{"role":"authenticated","sub":"0b8ef5a0-7a4f-4f2e-9d7e-0d3f7a8c1b2d","exp":1800000600}"#
 }
 
-/// Returns a JSON Web Key of a test's own key.
+/// Returns the JSON Web Key of a test's key.
 func jwk(_ key: SigningKey, id: String, extra: String = "") -> String {
     let numbers = key.publicNumbers.map { "\"\($0.key)\":\"\(Base64URL.encode($0.value.span))\"" }.joined(
         separator: ",")
@@ -67,7 +67,7 @@ extension TokenVerifier {
         return try verify(bytes.span.bytes, at: moment)
     }
 
-    /// Returns the reason why a token is refused; nil if it is accepted.
+    /// Returns the reason for which the verifier refuses a token; nil if it accepts the token.
     func refusal(_ token: String, at moment: Int64 = now) -> TokenError? {
         do throws(TokenError) {
             _ = try verify(token, at: moment)

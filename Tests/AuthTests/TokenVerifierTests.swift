@@ -210,8 +210,8 @@ import Testing
         }
     }
 
-    /// Checks unused bits in the last character: they could change without an effect on the signature, so only one text
-    /// counts (RFC 4648 §3.5).
+    /// Checks the unused bits in the signature's last character. They could change without an effect on the signature's
+    /// bytes, so only one text is accepted (RFC 4648 §3.5).
     @Test func `takes a signature in one spelling only`() throws {
         let token = Token.signed(Token.user)
         let last = try #require(token.last)
@@ -270,7 +270,7 @@ import Testing
     @Test(arguments: [
         ("1800000001", nil), ("1800000000", TokenError.expired(secondsAgo: 0)),
         ("1799999990", .expired(secondsAgo: 10)),
-        // Decimals are rounded, and a half is rounded away from zero.
+        // Fractions are rounded, and a half is rounded away from zero.
         ("1800000000.5", nil), ("1800000000.49", .expired(secondsAgo: 0)), ("1.800000001e9", nil),
         ("1799999999.5", .expired(secondsAgo: 0)), ("0", .expired(secondsAgo: 1_800_000_000)),
         ("-1", .expired(secondsAgo: 1_800_000_001)), ("-9223372036854775808", .expired(secondsAgo: .max)),
@@ -345,7 +345,7 @@ import Testing
         #expect(verifier.refusal(Token.signed("{\(claim)\"role\":\"anon\",\"exp\":1800000600}")) == refusal)
     }
 
-    /// Checks the order of the reference: it checks the present claims by name, and then the required ones.
+    /// Checks the order of Supabase Realtime: it first checks the present claims by name, then the required ones.
     @Test func `says what the reference says of a token with two faults`() throws {
         let expected = Array(#"{"aud":"x","role":"anon"}"#.utf8)
         let verifier = TokenVerifier(expectations: try ClaimExpectations.parse(expected.span.bytes))

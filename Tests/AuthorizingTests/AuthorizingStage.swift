@@ -9,11 +9,11 @@ import Testing
 /// Database with `realtime.messages`, a client role, the documented logins, and an authorizer.
 final class AuthorizingStage {
     let database: TestDatabase
-    /// Client role of this stage alone, because roles belong to the whole cluster.
+    /// Client role that only this stage uses, because roles belong to the whole cluster.
     let role: String
     /// Another role that the login may become.
     let other: String
-    /// Role that no policy binds, and that the login may not become.
+    /// Role to which no policy applies, and that the login may not become.
     let trusted: String
     let logins: DocumentedLogins
     private var authorizers: [ChannelAuthorizer] = []
@@ -92,7 +92,7 @@ final class AuthorizingStage {
     /// Name of the login that policies run as.
     var login: String { logins.policyName }
 
-    /// Returns an authorizer with the login for policies, or with another target's login.
+    /// Returns an authorizer that uses the login for policies, or `target`.
     func authorizer(_ target: ConnectionTarget? = nil) throws -> ChannelAuthorizer {
         var settings = ChannelAuthorizer.Settings(database: logins.hub, policies: target ?? logins.policies)
         settings.clientRoles = [role]
@@ -113,7 +113,7 @@ final class AuthorizingStage {
             probe: probe)
     }
 
-    /// Returns PostgreSQL's answer to a single question, asked by a superuser as the specification says.
+    /// Returns PostgreSQL's answer to a single question. A superuser asks it, as the specification prescribes.
     func oracle(_ question: ChannelQuestion) throws -> ChannelAnswer {
         let connection = database.connection
         _ = try connection.query("BEGIN")
@@ -184,7 +184,7 @@ final class AuthorizingStage {
 }
 
 extension ChannelAuthorizer {
-    /// Asks all questions at once and waits; an element is nil if its question got no answer.
+    /// Asks all questions at the same time and waits. An element is nil if its question got no answer.
     func answers(_ questions: [ChannelQuestion]) -> [ChannelAnswer?] {
         let results = questions.map { _ in Awaited<ChannelAnswer>() }
         for (question, result) in zip(questions, results) { ask(question) { result.set($0) } }

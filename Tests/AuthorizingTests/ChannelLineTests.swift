@@ -5,7 +5,7 @@ import Testing
 
 @testable import Authorizing
 
-/// Tests of the questions that a thread takes.
+/// Tests of the queue of questions and of the batches that a thread removes from it.
 @Suite(.within(minutes: 2)) struct ChannelLineTests {
     private let first = ChannelLine.Lane.together(isFirst: true)
     private let helper = ChannelLine.Lane.together(isFirst: false)
@@ -53,7 +53,7 @@ import Testing
     @Test func `nobody takes all that ask apart while others wait`() {
         var line = line([job("a"), job("b"), job("c", of: "ben"), job("a")], in: .apart)
         let turns = [line.take(.apart), line.take(.apart), line.take(.apart), line.take(.apart)]
-        // Equal questions are answered together.
+        // Equal questions get one answer.
         #expect(turns.map { topics($0) } == [["a", "a"], ["c"], ["b"], []])
         let woke = line.finished(turns[0], .apart)
         #expect(!woke)
@@ -68,7 +68,7 @@ import Testing
     }
 }
 
-/// Tests of the answers that fit a question.
+/// Tests of the check that an answer fits its question.
 @Suite(.within(minutes: 2)) struct ChannelAnswerTests {
     @Test(arguments: [true, false]) func `rights say of presence what was asked`(asks: Bool) {
         let (with, without) = (

@@ -3,8 +3,8 @@ import Testing
 
 @testable import Authorizing
 
-/// Checks that many questions asked together, under random policies, get the same answers as single questions to
-/// PostgreSQL.
+/// Tests that ask many questions together, under random policies. Each must get the answer that PostgreSQL gives to a
+/// single question.
 @Suite(.within(minutes: 10)) struct ChannelOracleTests {
     private struct Grammar {
         var random: SeededRandom
@@ -82,7 +82,7 @@ import Testing
         var grammar = Grammar(random: SeededRandom(seed: seed))
         let stage = try AuthorizingStage(Self.functions)
         for number in 0..<Int.random(in: 1...5, using: &grammar.random) { try stage.run(grammar.policy(number)) }
-        // With this setting, the planner treats both rounds of questions alike.
+        // With this setting, PostgreSQL's planner treats both rounds of questions alike.
         try stage.run("ALTER DATABASE \(stage.database.name) SET plan_cache_mode = force_generic_plan")
         let authorizer = try stage.authorizer()
         let questions = (0..<125).map { _ in grammar.question(stage) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Authorizing
 
-/// Tests of the rights that policies of `realtime.messages` give, as the reference determines them.
+/// Tests of the rights that policies of `realtime.messages` give, with the rules of Supabase Realtime.
 @Suite(.within(minutes: 10)) struct ChannelRightsTests {
     @Test func `members of a room read it, and write what a policy allows`() throws {
         let stage = try AuthorizingStage(AuthorizingStage.membership)
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func `askers see nothing of each other`() throws {
-        // A function that bypasses the policies counts everybody's rows.
+        // A function that bypasses the policies counts the rows of all users.
         let stage = try AuthorizingStage(
             """
             CREATE FUNCTION public.crowd() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS

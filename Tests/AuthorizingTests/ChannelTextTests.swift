@@ -4,7 +4,7 @@ import Testing
 
 @testable import Authorizing
 
-/// Tests of the texts that clients receive: other programs search for these words.
+/// Tests of the texts that clients receive. Other programs search for these words.
 @Suite(.within(minutes: 10)) struct ChannelTextTests {
     private static let canceled = ChannelAuthorizationError.canceled("canceling statement due to statement timeout")
 

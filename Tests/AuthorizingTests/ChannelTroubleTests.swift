@@ -7,10 +7,10 @@ import Testing
 
 @testable import Authorizing
 
-/// Checks that policies that fail, hang or do harm refuse their own channels only, and that a database without a needed
-/// object refuses with a clear text.
+/// Tests of policies that fail, block or do harm, which must refuse only their own channels. If the database lacks a
+/// needed object, the refusal must state that.
 @Suite(.within(minutes: 10)) struct ChannelTroubleTests {
-    /// Returns policies that call a function for topics of one kind.
+    /// Returns policies that call a function for topics that begin alike.
     private static func policies(_ topic: String, _ call: String) -> String {
         let condition = "CASE WHEN topic LIKE '\(topic)%' THEN \(call) ELSE topic LIKE 'room:%' END"
         return """
@@ -110,11 +110,11 @@ import Testing
                 #expect(isAllowed(answer), "\(number)")
                 continue
             }
-            // The slow questions run one after another, and the last of them are not asked.
+            // The slow questions run one after another. The last of them are not asked any more.
             let own = ChannelAnswer.failed(.canceled("canceling statement due to statement timeout"))
             #expect(answer == own || answer == .failed(.exhausted), "\(number)")
         }
-        // The authorizer knows the slow topics by now, and no other question waits for them.
+        // The authorizer now knows the slow topics, so that no other question waits for them.
         #expect(isAllowed(authorizer.answer(stage.question("room:1", .write))))
     }
 
@@ -130,7 +130,7 @@ import Testing
     @Test func `a slow policy's channels are let in one after the other`() throws {
         let stage = try stage("slow:", "pg_sleep(0.4) IS NOT NULL")
         let authorizer = try stage.authorizer()
-        // Together they take longer than a batch may, and far less than a client waits, even on a busy machine.
+        // Together they take longer than a batch may take, but far less than a client waits, even on a busy machine.
         let slow = (0..<12).map { stage.question("slow:\($0)", .read(presence: false)) }
         #expect(authorizer.answers(slow).allSatisfy { $0 == .read(true, nil) })
     }

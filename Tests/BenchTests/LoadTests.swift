@@ -5,7 +5,7 @@ import Testing
 
 @testable import Bench
 
-/// Workers as threads of the test, addressed as if they were processes.
+/// Workers that run as threads of the test, but are addressed like processes.
 private final class Stage {
     let clients: Dialogue
     let server: Dialogue
@@ -33,7 +33,7 @@ private final class Stage {
         try server.ask("ready \(count)")
     }
 
-    /// Repeats the messages until the clients answer, because the bare server does not know when clients have joined.
+    /// Repeats the messages until the clients answer. The server of the test does not know when clients have joined.
     func answer(whileSaying messages: [String]) throws -> WorkerAnswer {
         var last: (any Error)?
         for _ in 0..<500 {
@@ -58,7 +58,7 @@ private func change(owner: Int = 0) -> String {
 }
 
 extension String {
-    /// Text with a time as a database writes it.
+    /// Text in which the time is replaced by one as a database writes it.
     fileprivate var replacingMoment: String {
         split(separator: "{at}", omittingEmptySubsequences: false).joined(separator: #""2026-01-01T00:00:00Z""#)
     }
@@ -131,8 +131,8 @@ extension String {
         try stage.clients.ask("expect 8 6 - 4")
         try stage.server.ask("send 6 1 8 \(change())")
         let report = try stage.report()
-        // Two changes are expected for the first two clients, one for each other client; the bare server sends every
-        // change to all.
+        // Two changes are expected for the first two clients, and one for each other client. The server of the test
+        // sends every change to all clients.
         #expect(report.expected == 6 && report.received == 6 && report.skipped == 0)
         #expect(try eventually { try stage.report("report").foreign == 18 })
         #expect(try !stage.report("report").isFaultless)

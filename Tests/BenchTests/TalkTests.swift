@@ -4,7 +4,7 @@ import Testing
 
 @testable import Bench
 
-/// Twelve users, each in a channel of its own and in one shared by six.
+/// Twelve users. Each has its own channel and one channel that it shares with five others.
 private struct Talkers {
     static let users = 12
     let topics = [ClientText("realtime:echo:{n}"), ClientText("realtime:room:{n/6}")]
@@ -16,7 +16,7 @@ private struct Talkers {
         talk = Talk(order, clients: Self.users, first: first, monotonic: 1_000_000, unixMicroseconds: 5_000_000)
     }
 
-    /// Returns the frame that a hub makes of a push: kind 4 with the same topic, event and payload.
+    /// Returns the frame that a hub makes of a pushed message: kind 4, with the same topic, event and payload.
     func heard(_ turn: Talk.Turn) -> [UInt8] {
         var writer = ByteWriter()
         talk.append(turn, topics[turn.channel], number: turn.speaker, to: &writer)

@@ -4,13 +4,13 @@ import Testing
 
 @testable import Bench
 
-/// Checks that the verifier finds errors. The histories are recorded by hand, each with one error.
+/// Tests of the errors that the verifier must find. The histories are written by hand, each with one error.
 @Suite(.within(minutes: 5)) struct VerifyLedgerTests {
     private static let second: UInt64 = 1_000_000_000
     private static let seen = 1
     private static let hidden = 2
 
-    /// Rows 1 to 40, one in each transaction; the client sees no tenth row.
+    /// Rows 1 to 40, one in each transaction. The client may not see every tenth row.
     private static let journal: Journal = {
         var journal = Journal(seats: [[seen]])
         for number in 1...40 {
@@ -24,8 +24,8 @@ import Testing
 
     private static func mark(_ number: Int) -> ChangeMark { ChangeMark(operation: .insert, number: Int64(number)) }
 
-    /// Returns the findings for a history with one note every tenth of a second. `first` was committed at the first
-    /// note, `committed` at the others.
+    /// Returns the findings for a history with a note every tenth of a second. `first` was committed at the first note,
+    /// `committed` at the others.
     private func findings(
         _ kind: ClientLedger.Kind, _ notes: [ClientLedger.Note], causes: [ClientLedger.Cause] = [], first: Int64 = 0,
         committed: Int64 = 0
@@ -72,7 +72,7 @@ import Testing
         let notes = [.began(.joined)] + heard(1...5) + [.began(.joined)] + heard(9...12)
         #expect(findings(.plain, notes, committed: 8) == [])
         #expect(findings(.plain, notes, committed: 7) == [.missing])
-        // The history also has the first join; nothing may be missing after it.
+        // The history also has the first join, after which nothing may be missing.
         let later = [.began(.joined)] + heard(9...9) + [.began(.joined)] + heard(12...12)
         #expect(findings(.catchUp, later, first: 8) == [.missing])
         #expect(findings(.real, later, first: 8) == [.missing])
@@ -174,7 +174,7 @@ import Testing
         }
         #expect(found(nil) == [.twice])
         #expect(found((102, 105)) == [])
-        // The cause lies long before the cut, or after it.
+        // The cause is long before the cut, or after it.
         #expect(found((90, 102)) == [.twice])
         #expect(found((110, 111)) == [.twice])
     }
@@ -199,7 +199,7 @@ import Testing
         #expect(findings(.catchUp, notes, causes: [cause], committed: 7) == [.missing])
         let late = [.began(.joined)] + heard(1...2) + heard(6...40) + [.told("ChangesMissing")]
         #expect(findings(.catchUp, late, causes: [cause], committed: 40) == [.missing, .missing, .missing])
-        // The time begins anew when the client returns, and silence does not count.
+        // The time limit begins anew when the client returns. A known silence does not count.
         let returning = [.began(.joined)] + heard(1...2) + heard(6...40) + [.began(.joined), .told("ChangesMissing")]
         #expect(findings(.catchUp, returning, causes: [cause], committed: 40) == [])
         let silence = ClientLedger.Cause(begin: 11 * Self.second, end: 12 * Self.second, effect: .silence)

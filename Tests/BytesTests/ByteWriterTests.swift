@@ -41,7 +41,7 @@ import Testing
     @Test(arguments: 0..<20)
     func `numbers that are read at once are those that are read one by one`(_ count: Int) throws {
         let bytes = (0..<count * 8 + 3).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }
-        // The reader does not start at a multiple of eight.
+        // The reader starts at an offset that is not a multiple of eight.
         var (one, all) = (ByteReader(bytes.span.bytes), ByteReader(bytes.span.bytes))
         try one.skip(3)
         try all.skip(3)

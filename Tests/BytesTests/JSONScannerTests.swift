@@ -95,7 +95,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
         _ = try scanner.next()
         _ = try scanner.next()
         try scanner.skip(scanner.next())
-        // The macro cannot use a value that borrows, so each answer is taken out first.
+        // The macro cannot use a borrowing value, so each result is stored first.
         let name = try scanner.next()
         let isNumber = scanner.equals("number")
         #expect(name == .name && isNumber)
@@ -108,7 +108,7 @@ private func tokens(_ text: String, depth: Int = 32) throws(ByteError) -> [Strin
         #expect(large == (UInt64.max, nil))
     }
 
-    /// Checks that strings of our own writer are read back, and that any changed text is read or refused.
+    /// Checks that strings of our writer are read back, and that a changed text is read or refused, but does no harm.
     @Test(arguments: seeds(20)) func `reads what was written and survives every mutation`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<50 {

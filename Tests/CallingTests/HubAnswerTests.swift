@@ -24,7 +24,7 @@ import Testing
     ])
     func `what is cut off or is none is no answer`(text: String) { #expect(answer(text) == nil) }
 
-    /// Checks that a cut at the end of an answer is noticed, and that no bytes make the client fail.
+    /// Checks that the client notices an answer that is cut short, and that no bytes crash it.
     @Test(arguments: seeds(20)) func `halves are no answers`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let body = (0..<Int.random(in: 1...300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }

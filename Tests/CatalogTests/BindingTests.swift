@@ -31,7 +31,7 @@ import Testing
         #expect(try stage.binding(stage.request("todos", select: ["due"])).delivered == [0, 2])
     }
 
-    /// Checks the reason for a missing table, as far as the role may know about the table.
+    /// Checks the reason for a missing table. It must not reveal more than the role may know about the table.
     @Test func `which it is where a table is not found`() throws {
         let stage = try CatalogStage(
             """
@@ -204,10 +204,10 @@ import Testing
         #expect(stage.service.resolved(dated) == nil)
         #expect(isReadable(stage.resolve(dated)))
         #expect(stage.service.resolved(dated).map(isReadable) == true)
-        // A refusal is never given from outdated knowledge.
+        // The service must not refuse on the basis of an outdated catalog.
         #expect(stage.service.resolved(stage.request("nope")) == nil)
         #expect(stage.service.resolved(stage.request("notes", filter: "id=eq.x")) == nil)
-        // A malformed filter is refused at once, because no catalog could make it valid.
+        // A malformed filter is refused immediately, because no catalog could make it valid.
         #expect(stage.service.resolved(stage.request("notes", filter: "id")) != nil)
     }
 

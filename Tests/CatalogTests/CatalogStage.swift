@@ -13,14 +13,14 @@ import Testing
 final class CatalogStage {
     let database: TestDatabase
     let service: CatalogService
-    /// Client role of this stage alone, because roles belong to the whole cluster.
+    /// Client role that only this stage uses, because roles belong to the whole cluster.
     let role: String
-    /// Version of the definitions that the service tells the database's sessions.
+    /// Version of the definitions, which the service advances for the sessions that ask this database.
     let definitions: DefinitionsVersion
     private var isStopped = false
 
-    /// Makes a stage. `foundation` adds the objects of a Supabase database. With `asOwner`, a superuser reads the
-    /// catalog and may change the publications; otherwise the hub's documented login reads it.
+    /// Creates a stage. `foundation` adds the objects of a Supabase database. If `asOwner` is true, a superuser reads
+    /// the catalog and may change the publications; otherwise the hub's documented login reads it.
     init(
         on cluster: PrivateCluster? = nil, foundation: Bool = false, _ sql: String = "", publication: String = "",
         role: String? = nil, asOwner: Bool = false, compiling: PolicyCompiling = .real
@@ -61,7 +61,7 @@ final class CatalogStage {
             operations: operations)
     }
 
-    /// Asks the catalog's thread, and waits for the answer.
+    /// Asks the catalog's thread and waits for the answer.
     func resolve(_ requests: [BindingRequest]) -> [BindingOutcome] {
         let answer = Awaited<[BindingOutcome]>()
         service.resolve(requests) { outcomes, _ in answer.set(outcomes) }

@@ -23,8 +23,8 @@ import Testing
         try stage.run("GRANT SELECT ON t TO PUBLIC")
         #expect(try eventually { try stage.binding(stage.request("t")).delivered == [0, 1] })
         try stage.run("REVOKE ALL ON t FROM PUBLIC; REVOKE ALL ON t FROM READER")
-        // The service notices this without a request: the fast path gives no outdated permission after listeners were
-        // notified.
+        // The service finds the change without a request. After listeners were notified, the fast path must not give an
+        // outdated permission.
         #expect(eventually { stage.service.resolved(stage.request("t")) == nil })
         #expect(try stage.binding(stage.request("t")).access == .unauthorized)
         let seen = versions.withLock { $0 }
@@ -51,8 +51,8 @@ import Testing
         #expect(stage.fresh()?.table(first.oid)?.identity == .full)
     }
 
-    /// Checks changes after which sessions of PostgreSQL may fail or answer by former definitions. All are undone at
-    /// once, so that the catalog reads as before.
+    /// Checks changes after which PostgreSQL's sessions may fail or use former definitions. Each change is undone
+    /// immediately, so that the catalog reads as before.
     @Test(arguments: [
         "ALTER TABLE t RENAME a TO b; ALTER TABLE t RENAME b TO a",
         "ALTER TYPE label RENAME TO b; ALTER TYPE b RENAME TO label",
@@ -70,7 +70,7 @@ import Testing
             CREATE TABLE t (id int PRIMARY KEY, a label, c int);
             """, publication: "FOR TABLE t")
         var before = stage.definitions.current
-        // The first readings find tables that later ones look at, too.
+        // The first readings find tables that later readings need, too.
         #expect(
             eventually {
                 before = stage.definitions.current
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func `what does not change stays the same object and the same version`() throws {
-        // Roles with more rights than a client's belong to the whole cluster, and other tests create such roles.
+        // Roles with more rights than clients' roles belong to the whole cluster, and other tests create such roles.
         let cluster = try TestCluster.fresh()
         defer { cluster.stop() }
         let stage = try CatalogStage(
@@ -346,7 +346,7 @@ import Testing
         }
         #expect(stage.fresh() == nil)
         try cluster.start()
-        // The port could change; here it stays the same unless another process took it meanwhile.
+        // The port stays the same unless another process has taken it.
         #expect(eventually { isReadable(stage.resolve(stage.request("t"))) })
         #expect(stage.service.isCurrent)
     }

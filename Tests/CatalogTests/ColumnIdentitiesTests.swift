@@ -5,9 +5,9 @@ import Testing
 
 @testable import Catalog
 
-/// Mapping of a stored schema's columns to the columns of a table.
+/// Tests of the mapping from a stored schema's columns to the columns of a table.
 @Suite(.within(minutes: 5)) struct ColumnIdentitiesTests {
-    /// History of a table: the schemas of its rows and the numbers of their columns.
+    /// Random history of a table: the schemas of its rows, with the numbers of their columns.
     private struct Life {
         private(set) var live: [(number: Int, name: String, since: LSN)] = []
         private(set) var dropped: [DroppedColumn] = []

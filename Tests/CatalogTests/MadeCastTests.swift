@@ -22,8 +22,8 @@ import Testing
         try #require(try stage.binding(stage.request("t")).policy?.parts.first)
     }
 
-    /// Checks a user-defined cast that is deparsed like a built-in one. Read as built-in, it would show rows that
-    /// PostgreSQL hides.
+    /// Checks a user-defined cast that PostgreSQL prints like a built-in one. If the hub read it as built-in, it would
+    /// show rows that PostgreSQL hides.
     @Test func `a cast that somebody made is PostgreSQL's to decide`() throws {
         let stage = try CatalogStage(Self.table + Self.cast + Self.policy, publication: "FOR TABLE t")
         let found = try part(stage)

@@ -5,7 +5,8 @@ import Testing
 
 @testable import Catalog
 
-/// Checks which policies apply to a role and their combined condition, against the rows that PostgreSQL shows the role.
+/// Tests of the policies that apply to a role, and of their combined condition. They compare it with the rows that
+/// PostgreSQL shows the role.
 @Suite(.within(minutes: 10)) struct PolicyBindingTests {
     private static let rows = """
         CREATE TABLE t (id int PRIMARY KEY, kind text, owner text, n int);

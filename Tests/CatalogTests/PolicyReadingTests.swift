@@ -7,7 +7,7 @@ import Testing
 
 @testable import Catalog
 
-/// Tests of reading policies' texts with PostgreSQL's help.
+/// Tests of how the hub reads policies' texts with PostgreSQL's help.
 @Suite(.serialized, .inChain(minutes: 10)) struct PolicyReadingTests {
     private static let schema = """
         CREATE TABLE t (id int PRIMARY KEY, owner uuid, team uuid, is_public bool, vis varchar(10), kind text);
@@ -25,9 +25,9 @@ import Testing
             compiling: compiling)
     }
 
-    /// Returns a compiler with the fixed results for `team IN (SELECT team_id FROM team_members WHERE user_id =
-    /// auth.uid())` and `user_id = auth.uid()`, whatever the policy of `t` is. The real compiler gives the same
-    /// results.
+    /// Returns a compiler that ignores the policy of `t`. It always returns the results for `team IN (SELECT team_id
+    /// FROM team_members WHERE user_id = auth.uid())` and `user_id = auth.uid()`, which the real compiler would give,
+    /// too.
     private static func member(_ reader: Membership.Reader, slots: [Int] = [1]) -> PolicyCompiling {
         let uuid = TypeFacts(oid: 2950, name: "uuid")
         return PolicyCompiling(
@@ -64,7 +64,7 @@ import Testing
     ) throws {
         for asHub in [false, true] {
             let stage = try stage("CREATE POLICY p ON t USING (\(using));", asHub: asHub, .real)
-            // The service retries a table locked for a moment, and asks separately about tables in the stream.
+            // The service reads a locked table later, and asks about tables in the stream separately.
             func found() throws -> PolicyBinding? {
                 _ = stage.fresh()
                 return try stage.binding(stage.request("t")).policy
@@ -153,7 +153,8 @@ import Testing
         #expect(policy.combinedSQL.contains("auth.uid()"))
     }
 
-    /// Checks that roles belong to the whole server: roles of its other databases say nothing about this database.
+    /// Checks another role that has a setting. The setting matters only if the role can read the table, because roles
+    /// of other databases are on the same server.
     @Test(arguments: [
         ("", true), ("GRANT SELECT ON t TO OTHER", false), ("GRANT OTHER TO READER", true),
         ("GRANT READER TO OTHER", false), ("GRANT pg_read_all_data TO OTHER", false),
@@ -240,7 +241,7 @@ import Testing
             return found
         }
         _ = stage.fresh()
-        // The service asks again for facts that PostgreSQL could not provide at once.
+        // The service asks again about facts that PostgreSQL could not provide immediately.
         #expect(try eventually { try condition()?.contains { $0 == .never } == true })
         try stage.run("CREATE POLICY own ON team_members USING (user_id = auth.uid())")
         _ = stage.fresh()

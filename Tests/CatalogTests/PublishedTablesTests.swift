@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 
 @Suite(.within(minutes: 10)) struct PublishedTablesTests {
-    /// Checks publications and tables of all kinds: the hub's own reading of the catalog gives the same result as
+    /// Checks publications and tables of all kinds: the hub's own reading of the catalog must give the result of
     /// PostgreSQL's function.
     @Test(.postgres(15), arguments: seeds(4)) func `what is published is what PostgreSQL says`(seed: Seed) throws {
         let database = try TestDatabase()
@@ -44,13 +44,13 @@ import Testing
         ).values
     }
 
-    /// List of a published table's columns. Newer servers list all columns where older servers list none.
+    /// List of a published table's columns. Newer servers list all columns where older servers have no list.
     private static let columns = """
         COALESCE(g.attrs::text, (SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum) FROM pg_attribute a
             WHERE a.attrelid = g.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''))
         """
 
-    /// Checks a table that is rewritten for minutes: other tables are still read.
+    /// Checks a table that is locked for minutes: the hub must still read the other tables.
     @Test func `a locked table keeps nobody from the others`() throws {
         let stage = try CatalogStage(
             """

@@ -3,7 +3,7 @@ import Change
 import TestSupport
 import Testing
 
-/// Returns a row image as PostgreSQL sends it; nil is NULL, "\u{0}u" the unchanged marker.
+/// Returns a row image as PostgreSQL sends it. A nil is NULL, and "\u{0}u" stands for an unchanged large value.
 func tupleData(_ values: [String?]) -> [UInt8] {
     var writer = ByteWriter()
     writer.append(big: UInt16(values.count))

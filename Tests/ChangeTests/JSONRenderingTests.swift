@@ -47,7 +47,7 @@ import Testing
         #expect(json(text, oid) == expected)
     }
 
-    /// Checks texts that PostgreSQL never writes: the line stays JSON for any text.
+    /// Checks texts that PostgreSQL never writes: the result must be JSON for any text.
     @Test(
         arguments: [
             ("12abc", 20, #""12abc""#), ("1.", 1700, #""1.""#), ("01", 23, #""01""#), ("1,000", 1700, #""1,000""#),

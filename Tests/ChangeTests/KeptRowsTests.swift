@@ -36,7 +36,7 @@ import Testing
         #expect(Self.note(0).keys == [RowKey.kept, RowKey.kept(table: RowKey.table(schema: "public", name: "notes"))])
     }
 
-    /// Checks the flags by which a row is forgotten in its place.
+    /// Checks the flags that mark a row as forgotten.
     @Test func `a row's flags stand before its image`() throws {
         var bytes = Self.stored([Self.note(0)])
         var starts: [Int] = []

@@ -58,7 +58,7 @@ import Testing
         #expect(found == notes.filter { $0.event != .delivered } && found.count < notes.count)
     }
 
-    /// Checks the form before recorded deliveries (version 1), and the present form (version 2).
+    /// Checks the format without recorded deliveries (version 1) and the current format (version 2).
     @Test func `an entry of version 1 stays what it is, and one of version 2 will`() throws {
         let first = """
             01 01000000 01 e803000000000000 0700000000000000 02000000 6400000000000000 0000000000000000
@@ -75,7 +75,7 @@ import Testing
         let ofSecond = try #require(Self.bytes(second))
         #expect(try LedgerCodec.decode(ofSecond.span.bytes) == [note])
         #expect(Self.encoded([note]) == ofSecond)
-        // Neither version is accepted as the other.
+        // An entry of one version is not accepted as an entry of the other.
         for mixed in [[2] + ofFirst.dropFirst(), [1] + ofSecond.dropFirst()] {
             #expect(throws: ByteError.self) { _ = try LedgerCodec.decode(mixed.span.bytes) }
         }

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 1)) struct BoundedMemoryTests {
-    /// Compares with a model that drops nothing: a key that was remembered and not taken is never reported as `never`.
+    /// Compares the memory with a model that drops nothing. The memory must never report `never` for a key that was
+    /// remembered and not removed.
     @Test(arguments: seeds(50)) func `what was dropped is owed`(seed: Seed) {
         var random = SeededRandom(seed: seed)
         var memory = BoundedMemory<Int, Int>(maximum: 8)

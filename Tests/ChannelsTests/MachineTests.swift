@@ -4,7 +4,8 @@ import Testing
 
 @testable import Channels
 
-/// Conversation with a socket's channel machine: client messages and decisions go in, actions come out.
+/// Socket's channel machine, to which a test passes client messages and decisions. The test checks the actions that it
+/// returns.
 final class Conversation {
     private var machine: ChannelMachine
 
@@ -26,7 +27,7 @@ final class Conversation {
                 ref: Array(ref.utf8).span.bytes, token: Array(token.utf8).span.bytes,
                 whole: Array(whole.utf8).span.bytes),
             into: &actions)
-        // The short path gives the same result.
+        // The fast path must give the same result.
         if request == .push { #expect((actions == joined.map { [.push($0)] }) == (joined != nil)) }
         return actions
     }
@@ -189,7 +190,7 @@ func waiting(_ text: String) -> ChannelAction {
         _ = talk.say(.leave, "realtime:a", joinRef: "1", ref: "3")
         #expect(talk.say(.push, "realtime:b") == [.push(two)])
         #expect(talk.channels == [two])
-        // Another incarnation takes the slot again.
+        // Another incarnation of the channel uses the slot again.
         let three = talk.joined("realtime:c", joinRef: "4")
         #expect(three.slot == one.slot && three.incarnation != one.incarnation)
     }
@@ -202,7 +203,7 @@ func waiting(_ text: String) -> ChannelAction {
             talk.say(.join, "realtime:c", joinRef: "3", ref: "4") == [
                 .refuseSurplusJoin(address("realtime:c", "3", "4"))
             ])
-        // A repeated join takes no additional slot.
+        // A repeated join uses no additional slot.
         #expect(
             talk.say(.join, "realtime:a", joinRef: "5", ref: "5").last == .startJoin(.init(slot: 0, incarnation: 3)))
         #expect(one.slot == 0)
@@ -295,7 +296,7 @@ func waiting(_ text: String) -> ChannelAction {
         #expect(talk.say(.join, room, joinRef: "2", ref: "2", whole: "again").isEmpty)
         #expect(talk.say(.push, room, whole: "push").isEmpty)
         #expect(talk.succeed(first)?.waiting == [waiting("again"), waiting("push")])
-        // Returned in this order, the second join makes the push wait once more.
+        // If the frames are returned in this order, the second join makes the push wait once more.
         #expect(
             talk.say(.join, room, joinRef: "2", ref: "2", whole: "again") == [
                 .stop(first, .replaced), .startJoin(second),

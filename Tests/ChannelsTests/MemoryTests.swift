@@ -4,9 +4,9 @@ import Testing
 
 @testable import Channels
 
-/// Tests of memory limits: a client may use two kilobytes in all, and its channels a tenth of that.
+/// Tests of memory limits. A client may use two kilobytes in all, and its channels a tenth of that.
 @Suite(.within(minutes: 5)) struct MemoryTests {
-    /// Returns the bytes used with malloc's header, rounded up to sixteen bytes.
+    /// Returns the bytes that malloc uses for an allocation, with its header and rounded up to sixteen bytes.
     private func allocated(_ bytes: Int) -> Int { (bytes + 8 + 15) / 16 * 16 }
 
     @Test func `a socket with one channel takes few bytes`() {

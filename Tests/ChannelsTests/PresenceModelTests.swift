@@ -5,7 +5,7 @@ import Testing
 
 @testable import Channels
 
-/// Presence state of one member, computed from the messages it received, as realtime-js computes it.
+/// Presence state as realtime-js, Supabase's JavaScript client, computes it from the messages that it receives.
 private struct View {
     /// Refs and payloads by key.
     var metas: [String: [String: String]] = [:]
@@ -48,7 +48,7 @@ private struct View {
     }
 }
 
-/// Channel with its place, and the messages sent to it.
+/// Channel with its index, and the messages that were sent to it.
 private struct Member {
     let loop: Int
     let topic: Int
@@ -58,7 +58,7 @@ private struct Member {
     var view = View()
 }
 
-/// Loop with its topics, its replica, and its unread mail by sender.
+/// Loop with its topics, its replica of presence, and its unread mail by sender.
 private final class Loop {
     let number: Int
     var topics = TopicTable<UInt64>(seed: 1)
@@ -89,7 +89,7 @@ private struct World {
     let loops: [Loop]
     var random: SeededRandom
     var members: [UInt64: Member] = [:]
-    /// Payload that each channel tracks.
+    /// Payload that each channel tracks now.
     var truth: [UInt64: (ref: PresenceRef, payload: Int)] = [:]
     var lastChannel: UInt64 = 0
     var time: UInt64 = 1000
@@ -163,7 +163,7 @@ private struct World {
         for other in loops where other !== loop { other.mail[loop.number].append(change) }
     }
 
-    /// Delivers some mail from one loop to another in order, sometimes with the last message twice.
+    /// Delivers some mail from one loop to another in order. Sometimes delivers the last message twice.
     private mutating func readMail(_ reader: Loop, from sender: Loop) {
         let count = Int.random(in: 0...reader.mail[sender.number].count, using: &random)
         for change in reader.mail[sender.number].prefix(count) {
@@ -193,7 +193,7 @@ private struct World {
         }
     }
 
-    /// Expected state, computed independently.
+    /// Expected state, computed without the code under test.
     private func expected(_ topic: Int) -> (text: String, view: [String: [String: String]]) {
         let present = truth.filter { members[$0.key]?.topic == topic }
             .map { (key: members[$0.key]?.key ?? "", ref: $0.value.ref, payload: $0.value.payload) }
@@ -233,8 +233,7 @@ private struct World {
 }
 
 @Suite(.within(minutes: 5)) struct PresenceModelTests {
-    /// Checks joins, leaves, tracks and untracks on one to four loops, whose mail to each other arrives at random
-    /// times.
+    /// Checks joins, leaves, tracks and untracks on one to four loops. The mail between loops arrives at random times.
     @Test(arguments: seeds(40))
     func `when it is quiet, all replicas and all members' views are what is true`(seed: Seed) throws {
         var world = World(seed: seed)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// Conversation with one loop's presence.
+/// Presence of one loop, for a test that passes events to it.
 final class PresenceStage {
     var book: PresenceBook
     private var refs: PresenceRefs

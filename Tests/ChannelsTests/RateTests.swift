@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// Window of one channel: five pushes in 30 seconds.
+/// Rate limit of one channel: five pushes in 30 seconds.
 final class WindowStage {
     private(set) var window = PresenceWindow()
 

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Channels
 
-/// Reference to a registry, so that an expectation can change the registry and check its answer.
+/// Registry in an object, so that an expectation can change it and check its answer.
 private final class Shelf {
     var book: ResumeRegistry
-    /// Client that arrives next.
+    /// Identity of the next joining client.
     var taker = ResumeRegistry.Taker(address: 1, socket: 1)
 
     init(_ book: ResumeRegistry) { self.book = book }
@@ -42,7 +42,7 @@ private final class Shelf {
     }
     func expire(now: Int64) { book.expire(now: now) }
     func takeEvicted() -> Int { book.takeEvicted() }
-    /// Returns single records, because a process may end within a large write.
+    /// Returns the records one by one, because a process may end within a large write.
     func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         book.takeChanges().flatMap { bytes, at in
             stride(from: 0, to: bytes.count, by: ResumeRegistry.recordBytes).map { start in
@@ -145,13 +145,14 @@ private final class Shelf {
 
     @Test func `what somebody is to be told of is known from its coming on, whenever the process ends`() throws {
         let book = book()
-        // One client has just arrived. The other took the place of a client that the hub still believes connected.
+        // One client has just joined. The other one took over the entry of a client that the hub still counts as
+        // connected.
         #expect(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10), owesLoss: true) != nil)
         #expect(restored(written(book)).claim(Self.key, firstRef: 4, now: 1)?.owesLoss == true)
         let other = try #require(book.claim(Self.key, firstRef: 9, now: 50)?.place)
         let next = restored(written(book))
         #expect(next.claim(Self.key, firstRef: 10, now: 1)?.owesLoss == true)
-        // A client that left has come back.
+        // A client that disconnected has returned.
         book.depart(other, owesLoss: true, heard: 60, until: 90)
         #expect(book.claim(Self.key, firstRef: 10, now: 61)?.owesLoss == true)
         #expect(restored(written(book)).claim(Self.key, firstRef: 11, now: 1)?.owesLoss == true)
@@ -176,7 +177,7 @@ private final class Shelf {
         let back = try #require(next.claim(Self.key, firstRef: 13, now: 1))
         #expect(back.mark == mark(40))
         next.stand(try #require(back.place), at: mark(60), lastRef: 14)
-        // The same holds after the next kill. If the doubted client was a different one, its place still exists.
+        // The same holds after the next kill. If the uncertain client was a different one, its entry still exists.
         let last = restored(written(next))
         #expect(last.goneCount == 2)
         #expect(last.claim(Self.key, firstRef: 17, now: 1)?.mark == mark(60))
@@ -187,7 +188,7 @@ private final class Shelf {
         let book = book()
         let place = try #require(book.arrive(Self.key, on: 0, lastRef: 21, at: mark(42)))
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        // The loop last heard from that socket at 50.
+        // The loop last received data from that socket at time 50.
         let stray = try #require(book.arrive(Self.key, on: 1, lastRef: 15, at: mark(70), now: 60))
         #expect(book.book.takeDoubted(on: 1) == [stray])
         book.depart(stray, owesLoss: false, heard: 50, until: 60)
@@ -216,7 +217,7 @@ private final class Shelf {
         #expect(book.comeBack(to: place, lastRef: 4, at: mark(10)) == place)
         #expect(book.goneCount == 0 && book.count == 1)
         book.depart(place, owesLoss: false, heard: 0, until: 60)
-        // Another window of the same login was taken for this one, and has left as well.
+        // The registry took another window of the same login for this one. That window has disconnected, too.
         let other = try #require(book.claim(Self.key, firstRef: 9, now: 1)?.place)
         book.stand(other, at: mark(30), lastRef: 12)
         book.depart(other, owesLoss: false, heard: 0, until: 60)
@@ -244,7 +245,7 @@ private final class Shelf {
         ResumeRegistry.Taker(address: address, socket: number)
     }
 
-    /// Lets a client arrive and depart; false if there is no room.
+    /// Lets a client join and disconnect. Returns false if there is no room.
     @discardableResult
     private func pass(_ key: UInt64, of taker: ResumeRegistry.Taker, _ book: Shelf, until: Int64 = 60) -> Bool {
         book.taker = taker
@@ -283,7 +284,7 @@ private final class Shelf {
         #expect((0..<25).allSatisfy { isKnown(UInt64($0), book) })
     }
 
-    /// Keeps the registry small while clients come and go. The only answers are the place that a client left and
+    /// Checks a small registry while clients come and go. It must answer with the position that a client left, or with
     /// `unknown`.
     @Test(arguments: 0..<100) func `whoever the book has dropped is unknown, and not new`(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
@@ -315,8 +316,8 @@ private final class Shelf {
         }
     }
 
-    /// Checks windows of one browser that disconnect and return in any order, believed connected or known to be gone:
-    /// none resumes behind its own position.
+    /// Checks windows of one browser that disconnect and return in any order, while the hub counts them as connected or
+    /// as disconnected. No window may resume after its own position.
     @Test(arguments: 0..<200) func `whoever of one login comes back misses nothing`(seed: Int) throws {
         var random = SeededRandom(seed: UInt64(seed))
         let book = Shelf(ResumeRegistry(maximum: 64, loops: 1))
@@ -393,7 +394,8 @@ private final class Shelf {
         return book
     }
 
-    /// Checks the certain position of each client: everything before its own acknowledged offset, or before its loop's.
+    /// Checks the position that is certain for each client: everything before its own acknowledged offset, or before
+    /// its loop's.
     @Test(arguments: 0..<200) func `wherever a process ends in writing down, nobody goes on behind where it stood`(
         seed: Int
     ) throws {
@@ -418,7 +420,7 @@ private final class Shelf {
             for number in clients.indices {
                 let own = clients[number].own
                 switch Int.random(in: 0..<4, using: &random) {
-                // The hub sent the client something behind the loop's acknowledged offset.
+                // The hub has sent the client changes after the loop's acknowledged offset.
                 case 0 where next > end: clients[number].own = own ?? end
                 case 1: if let own { clients[number].own = UInt64.random(in: own...max(own, end), using: &random) }
                 case 2: clients[number].own = nil
@@ -452,7 +454,7 @@ private final class Shelf {
             let once = Shelf(changed)
             let left = applying(once.takeChanges().prefix(count), to: file)
             #expect(restored(left).claim(Self.key, firstRef: 12, now: 1)?.mark == mark(10), "after \(count)")
-            // The disk refused the other records, and accepts all of them later.
+            // The disk refused the other records and accepts all of them later.
             once.book.touchAll()
             let again = once.takeChanges()
             for more in 0...again.count {
@@ -488,7 +490,7 @@ private final class Shelf {
 
     @Test func `who does not come back is not expected for as long as restarts follow`() throws {
         let book = book()
-        // One client has a former socket that the hub believes open, and a new one; the other client is separate.
+        // One client has an earlier socket, which the hub counts as open, and a new one. The other client is unrelated.
         _ = try #require(book.arrive(Self.key, on: 0, lastRef: 3, at: mark(10)))
         _ = try #require(book.claim(Self.key, firstRef: 4, now: 1)?.place)
         let other = ResumeKey(high: 5, low: 5)

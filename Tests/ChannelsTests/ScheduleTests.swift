@@ -3,9 +3,9 @@ import Channels
 import TestSupport
 import Testing
 
-/// Checks random schedules: events in any order give every channel the same life cycle.
+/// Tests of random schedules: whatever the order of events, every channel must have the same life cycle.
 @Suite(.within(minutes: 5)) struct ScheduleTests {
-    /// State of one channel as a client sees it, from the actions.
+    /// State of one channel as a client would see it from the actions.
     private struct Watch {
         var joining: Set<ChannelID> = []
         var open: Set<ChannelID> = []

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Channels
 
-/// Topic table together with its expected contents.
+/// Topic table, with its expected contents.
 final class TopicStage {
     var table = TopicTable<UInt64>(seed: 7)
 

@@ -63,7 +63,7 @@ private func terminal(width: Int? = nil, _ form: OutputForm = .table) -> Termina
         #expect(stream.heading == "N,NAME,\"A, B\"")
         #expect(stream.line(["-5", "plain", "say \"hi\""]) == "-5,plain,\"say \"\"hi\"\"\"")
         #expect(stream.line(["1", "two\nlines", " space"]) == "1,\"two\nlines\",\" space\"")
-        // A spreadsheet must not run text that somebody wrote into a row.
+        // A spreadsheet must not run a formula that a row contains.
         #expect(stream.line(["1", "=HYPERLINK(1)", "@x"]) == "1,'=HYPERLINK(1),'@x")
         #expect(stream.line(["-", "+2", "-x"]) == "-,+2,'-x")
     }

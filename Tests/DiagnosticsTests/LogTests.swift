@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Log that keeps its lines, with a clock that stands still.
+/// Log that keeps its lines in memory, with a fixed clock.
 private final class Recorder: Sendable {
     private let lines = Mutex<[String]>([])
 

@@ -30,7 +30,7 @@ import Testing
 
     // MARK: Operators
 
-    /// Operator, type, value, argument, answer, answer when negated.
+    /// Test cases: operator, type, value, argument, expected answer, expected answer if negated.
     static let operators: [(String, String, String?, String, String?, String?)] = [
         ("eq", "int4", "7", "7", "t", "f"), ("eq", "int4", nil, "7", nil, nil), ("neq", "text", "a", "b", "t", "f"),
         ("lt", "int8", "9", "10", "t", "f"), ("lte", "numeric", "1.0", "1", "t", "f"),

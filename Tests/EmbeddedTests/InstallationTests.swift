@@ -4,8 +4,8 @@ import Postgres
 import TestSupport
 import Testing
 
-/// Tests with databases that are not a superuser's: one with an owner without such rights, and one that Supabase
-/// prepared. Each has its own cluster, because roles belong to the whole cluster.
+/// Tests of databases whose owner is no superuser: one in a managed service, and one that Supabase prepared. Each test
+/// has its own cluster, because roles belong to the whole cluster.
 @Suite(.serialized, .within(minutes: 10)) struct InstallationTests {
     /// Returns a cluster where `postgres` owns the database but is no superuser, as in managed services.
     private func managed() throws -> PrivateCluster {
@@ -84,7 +84,7 @@ import Testing
         cluster.stop()
     }
 
-    /// Objects as Supabase's Realtime leaves them, with different bodies and without some parts.
+    /// Objects as Supabase's Realtime creates them, with different function bodies and with some parts missing.
     private static let theirs = """
         CREATE ROLE anon; CREATE ROLE authenticated; CREATE ROLE service_role BYPASSRLS;
         CREATE ROLE supabase_realtime_admin NOLOGIN NOINHERIT;
@@ -119,7 +119,7 @@ import Testing
             try connection.execute(
                 "SELECT tablename FROM pg_publication_tables WHERE pubname = 'supabase_realtime_messages_publication'"
             ).values == [], "it has no partition yet")
-        // Tidewire's functions work on these objects in their owner's name.
+        // Tidewire's functions use these objects with the rights of their owner.
         #expect(try connection.execute("SELECT cardinality(made) FROM tidewire.keep_messages()").first == ["5"])
         try connection.execute(
             """
@@ -135,8 +135,8 @@ import Testing
         try superuser.execute("CREATE ROLE app LOGIN CREATEROLE PASSWORD 'app'")
         try superuser.execute("CREATE DATABASE app OWNER app")
         try cluster.connect(database: "app").execute(Self.theirs)
-        // A role that may create roles may grant any role up to PostgreSQL 15; from 16 on, only roles it has with ADMIN
-        // OPTION.
+        // Up to PostgreSQL 15, a role that may create roles may grant any role. From 16 on, it may grant only roles
+        // that it has with ADMIN OPTION.
         let roles = try superuser.execute(
             "SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolname IN ('anon', 'authenticated', 'service_role')")
         if superuser.serverVersion >= 160_000, let roles = roles.first?.first ?? nil {
@@ -146,7 +146,7 @@ import Testing
         let steps = try SQLFile.foundation.map { try Installation(connection).apply($0) }
         #expect(steps.allSatisfy { $0.failure == nil }, "\(steps.compactMap(\.failure))")
         let warnings = steps.first { $0.file == "realtime/090_upkeep.sql" }?.warnings ?? []
-        // From 16 on, PostgreSQL itself also warns that nothing was granted.
+        // From 16 on, PostgreSQL also warns that nothing was granted.
         let ours = warnings.filter { $0.hint != nil }
         #expect(ours.count == 1 && ours.first?.hint?.contains("as a superuser or as a member of") == true)
         #expect(try connection.execute("SELECT FROM pg_namespace WHERE nspname = 'tidewire'").isEmpty)

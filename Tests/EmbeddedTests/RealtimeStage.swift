@@ -2,7 +2,7 @@ import Embedded
 import Postgres
 import TestSupport
 
-/// Database as `sql/` prepares it, used in the ways of applications.
+/// Database prepared by `sql/`, with helpers to use it as applications do.
 struct RealtimeStage {
     let database: TestDatabase
     var connection: Connection { database.connection }
@@ -27,7 +27,7 @@ struct RealtimeStage {
         return notices.filter { $0.severity == "WARNING" }.map(\.message)
     }
 
-    /// Returns the server's error for the statement, or nil.
+    /// Returns the server's error for the statement; nil if there is none.
     func refusal(_ sql: String) throws -> String? {
         do throws(PostgresError) {
             try connection.execute(sql)

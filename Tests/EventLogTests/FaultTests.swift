@@ -8,8 +8,8 @@ import Testing
 private let activeSegment = "0000000001.segment"
 
 @Suite(.within(minutes: 5)) struct FaultTests {
-    /// Returns a log of three flushed transactions and a fourth in two parts, with the seen entries and the place of
-    /// the fourth.
+    /// Returns a log of three flushed transactions and a fourth one in two parts. Also returns the entries and the
+    /// place of the fourth transaction.
     private func smallLog() throws -> (storage: FaultyStorage, entries: [Seen], lastStart: Int, end: Int) {
         let storage = FaultyStorage()
         let writer = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 8192))
@@ -48,7 +48,7 @@ private let activeSegment = "0000000001.segment"
     @Test func `notices every flipped bit, and tells damage from a torn tail`() throws {
         let (storage, entries, lastStart, end) = try smallLog()
         let whole = try #require(storage.bytes(of: activeSegment))
-        // The last entry proves everything before the last flush; nothing proves that flush itself.
+        // The last entry confirms everything before the last flush. Nothing confirms that flush itself.
         for bit in 0..<end * 8 {
             let flipped = FaultyStorage()
             flipped.setBytes(whole, of: activeSegment)
@@ -93,7 +93,7 @@ private let activeSegment = "0000000001.segment"
             let third = try writer.put([3], lsn: 3)
             try writer.flush()
             #expect(try readAll(storage, end: writer.end) == [first, second, third])
-            // A sync alone would have succeeded without effect, because the kernel had dropped the pages.
+            // A sync alone would have succeeded without an effect, because the kernel had already dropped the pages.
             var random = SeededRandom(seed: 4)
             storage.powerCut(&random)
             #expect(try readAll(storage) == [first, second, third])
@@ -159,7 +159,7 @@ private let activeSegment = "0000000001.segment"
 }
 
 extension EventLogWriter {
-    /// Flushes again and rolls if needed, as a caller does after a full disk.
+    /// Flushes again, and begins a new segment if needed, as a caller does after the disk was full.
     func flushOrRoll() throws(EventLogFailure) {
         try flush()
         if willRoll(adding: 700) { try rollIfNeeded(adding: 700) }

@@ -4,11 +4,11 @@ import System
 import TestSupport
 import Testing
 
-/// Checks a reader that skips stretches of segments without its keys, against a reader that reads everything.
+/// Tests that compare two readers: one that skips parts of segments without its keys, and one that reads everything.
 @Suite(.within(minutes: 5)) struct KeyStretchesTests {
     private static let kinds = 60
 
-    /// Writes random transactions. An entry's first byte is one of the keys, and the key of a schema written earlier.
+    /// Writes random transactions. The first byte of an entry is one of its keys, and the key of an earlier schema.
     private static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
         var known: Set<UInt8> = []
         var segment: UInt64 = 0
@@ -100,7 +100,7 @@ import Testing
             if reader.seen == turn { reader.alsoMatch(Self.key(second)) }
             if reader.entry.kind == .transaction { found.append(reader.seen) }
         }
-        // Entries in the same stretch may or may not be returned; all later ones must be.
+        // Entries in the same part of a segment may or may not be returned. All later ones must be.
         let behind = all.filter { $0.kind == EntryKind.transaction.rawValue && $0.offset > turn.offset + 200 }
         #expect(behind.filter { Self.isAbout(second, $0) }.allSatisfy(found.contains))
         #expect(!behind.filter { Self.isAbout(second, $0) }.isEmpty)
@@ -143,7 +143,7 @@ import Testing
             try storage.names().filter { $0.hasSuffix(suffix) }.map { String($0.dropLast(suffix.count)) }.sorted()
         }
         #expect(try numbers(".keys") == numbers(".segment").dropLast())
-        // This file is left over from a crash between the two steps.
+        // This file remained after a crash between the two steps.
         storage.setBytes([1], of: "0000000001.keys")
         _ = try EventLogWriter(directory: storage, options: options)
         #expect(try numbers(".keys") == numbers(".segment").dropLast())

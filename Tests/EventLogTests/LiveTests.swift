@@ -7,7 +7,7 @@ import Testing
 @Suite(.within(minutes: 10)) struct LiveTests {
     private static let count: UInt64 = 4000
 
-    /// Writes transactions of one to three entries, at the pace of small flushes, over many segments.
+    /// Writes transactions of one to three entries in many segments, and flushes after each few.
     private static func write(to directory: DiskDirectory, announcing end: (EventLogEnd) -> Void) throws {
         var options = testOptions(segmentBytes: 100_000)
         options.preparesSegments = true
@@ -26,7 +26,7 @@ import Testing
         try writer.flush()
     }
 
-    /// Follows the log until the last transaction, and checks that every entry is whole and the next one.
+    /// Follows the log until the last transaction. Checks that every entry is undamaged and follows the previous one.
     private static func follow(
         _ directory: DiskDirectory, _ end: EventLogEnd?, from start: EventLogStart = .oldest
     ) throws -> (entries: UInt64, lastLSN: UInt64) {
@@ -115,7 +115,7 @@ import Testing
     }
 }
 
-/// Directory that runs an action right after a file was found missing; for one thread.
+/// Directory that runs an action just after a file was found missing. Only one thread may use it.
 private final class WatchedDirectory: StorageDirectory, @unchecked Sendable {
     private let storage: FaultyStorage
     var whenMissing: (() -> Void)?

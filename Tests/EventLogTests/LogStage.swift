@@ -4,7 +4,7 @@ import System
 import TestSupport
 import Testing
 
-/// Log entry as a test remembers it.
+/// Log entry as plain values.
 struct Seen: Equatable, Sendable, CustomStringConvertible {
     var kind: UInt8
     var continued: Bool
@@ -17,7 +17,7 @@ struct Seen: Equatable, Sendable, CustomStringConvertible {
     var description: String { "\(kind)@\(offset)+\(changes)\(continued ? "…" : "") lsn \(lsn) \(payload.count) bytes" }
 }
 
-/// Options for small, deterministic logs: no thread of its own, small segments, and a clock that stands still.
+/// Options for small logs that are the same in every run: no thread, small segments, and a fixed clock.
 func testOptions(segmentBytes: UInt64 = 64 << 10, epoch: UInt64 = 7) -> EventLogOptions {
     var options = EventLogOptions(source: 99)
     options.segmentBytes = segmentBytes

@@ -4,10 +4,10 @@ import System
 import TestSupport
 import Testing
 
-/// Tests of reading the log backwards from a place.
+/// Tests of reading the log backwards from a position.
 @Suite(.within(minutes: 5)) struct LookbackTests {
-    /// Returns everything before the place, the newest stretch first, each stretch in log order; and the segments'
-    /// sequences.
+    /// Returns the entries before a position, and the sequence numbers of their segments. The entries are in pieces:
+    /// the newest piece is first, and each piece is in the order of the log.
     private func all(
         _ outlines: SegmentOutlines, before end: (segment: UInt64, position: UInt64), key: UInt64? = nil
     ) throws -> (stretches: [[UInt64]], segments: [UInt64], relations: Int) {
@@ -66,7 +66,8 @@ import Testing
         }
     }
 
-    /// Checks damage in a segment: a reader that continued would take an older version of a row for its last one.
+    /// Checks damage in a segment. A reader that continued past it would take an older version of a row for the last
+    /// one.
     @Test(arguments: [true, false])
     func `what does not read of a segment is told, and never left out`(hasIndexes: Bool) throws {
         let storage = FaultyStorage()
@@ -87,13 +88,13 @@ import Testing
         #expect(whole.segments.count > 3 && whole.relations == whole.segments.count)
         var random = SeededRandom(seed: 7)
         for name in try storage.names() where name.hasSuffix(".segment") {
-            // Byte 200 lies in the schema; the other one is random.
+            // Byte 200 is part of the schema; the other one is random.
             let size = try #require(storage.bytes(of: name)).count
             for byte in [200, Int.random(in: 64..<min(size, 1_000), using: &random)] {
                 let damaged = storage.copy()
                 damaged.flipBit(byte * 8 + 3, in: name)
                 #expect(throws: EventLogError.self, "\(name) byte \(byte)") {
-                    // Of the segments passed over, only the schemas are read.
+                    // The reader reads only the schemas of the segments that it skips.
                     _ = try all(outlines(damaged), before: end, key: byte == 200 ? 1_000_000 : nil)
                 }
             }

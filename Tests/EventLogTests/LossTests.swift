@@ -37,8 +37,9 @@ import Testing
         }
     }
 
-    /// Checks any loss: afterwards the log is whole, opens, and holds only old entries. It ends in another epoch if the
-    /// repair gave up published entries behind its end. The files that were given up still exist aside.
+    /// Checks any loss of files or bytes. Afterwards the log must open, be undamaged, and have only old entries. If the
+    /// repair gave up published entries, the log must continue in another epoch. The files that were given up must
+    /// still exist under another name.
     @Test(arguments: seeds(200)) func `a damaged log goes on, and nobody takes it for the one that it was`(
         seed: Seed
     ) throws {
@@ -49,7 +50,7 @@ import Testing
         damage(storage, segments, &random)
         let aside = FaultyStorage()
         let names = Set(try storage.names())
-        // A directory without segments is no log.
+        // A directory without segments is not a log.
         guard names.contains(where: { $0.hasSuffix(".segment") }) else { return }
         let salvage = try EventLogSalvage(storage)
         guard let loss = salvage.loss else { return }
@@ -68,13 +69,13 @@ import Testing
         #expect(left.filter { $0.kind != EntryKind.gap.rawValue }.allSatisfy(before.contains))
         #expect(left.first { $0.kind == 1 }.map { $0.offset == 0 || before.contains($0) } ?? true)
         let after = try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 6000, epoch: 90))
-        // Offsets behind the cut are given again, in an epoch that no client knows yet.
+        // The offsets after the cut are used again, in an epoch that no client knows yet.
         #expect(loss.cut == nil || after.epoch == 50)
         #expect(loss.cut != nil || after.epoch == end.epoch)
     }
 
-    /// Checks a copy as a shell makes it of `log/*.segment`: names first, then file after file, while transactions
-    /// continue.
+    /// Checks a copy that a shell makes of `log/*.segment` during transactions: first the names, then one file after
+    /// another.
     @Test(arguments: seeds(40)) func `segments copied in their order are a log, though it was written meanwhile`(
         seed: Seed
     ) throws {

@@ -4,13 +4,13 @@ import System
 import TestSupport
 import Testing
 
-/// Checks a reader that skips whole segments, against a reader that reads everything.
+/// Tests that compare two readers: one that skips whole segments, and one that reads everything.
 @Suite(.within(minutes: 5)) struct PassingOverTests {
-    /// Tables, by the first byte of their schema entries and of their rows' payloads.
+    /// Numbers of the tables. A number is the first byte of the table's schema entries, and of its rows' payloads.
     private static let tables: [UInt8] = [1, 2, 3]
 
-    /// Writes long stretches of few tables and rows, so that segments lack the others; now and then a mark, a gap, a
-    /// notice.
+    /// Writes long series of entries with few tables and rows, so that segments do not have the others. Sometimes adds
+    /// a mark, a gap or a notice.
     static func fill(_ writer: EventLogWriter, _ count: Int, _ random: inout SeededRandom) throws {
         var written: Set<UInt8> = []
         var segment: UInt64 = 0
@@ -52,7 +52,7 @@ import Testing
         (UInt64(table) << 32 | row) &* 0x9e37_79b9_7f4a_7c15
     }
 
-    /// Table that a reader wants: all of it, or one of its rows.
+    /// Table that a reader wants, as a whole or only one of its rows.
     struct Wish {
         var table: UInt8
         var row: UInt64?
@@ -129,7 +129,7 @@ import Testing
         #expect(try passed() > 3)
         for name in try storage.names() where name.hasSuffix(".index") {
             var bytes = Array(try #require(storage.bytes(of: name)).dropLast(4))
-            // The last word of the summary is zero, as in versions that did not use it.
+            // The last word of the summary is zero, as in earlier versions, which did not use it.
             for place in 72..<80 { bytes[place] = 0 }
             var writer = ByteWriter()
             writer.append(bytes)

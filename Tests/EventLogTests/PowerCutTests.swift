@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    /// Sequence of writers on one disk, and the transactions that they published.
+    /// Series of writers on one disk, with the transactions that they published.
     private struct Run {
         let storage: FaultyStorage
         /// Transactions in order, each with all its entries. The first `published` of them were published.
@@ -32,7 +32,7 @@ import Testing
             }
         }
 
-        /// Opens the log. A fault may also strike during the opening, which is then repeated.
+        /// Opens the log. If a fault occurs, opens it again.
         private func open() throws -> EventLogWriter {
             do {
                 return try EventLogWriter(directory: storage, options: testOptions(segmentBytes: 40_000))
@@ -42,8 +42,8 @@ import Testing
             }
         }
 
-        /// Adopts the surviving entries. Unpublished transactions may be missing, but only from some point on, without
-        /// a hole.
+        /// Accepts the entries that survived. Unpublished transactions may be missing, but only all of them from some
+        /// transaction on.
         private mutating func adoptWhatSurvived() throws {
             let found = try readAll(storage)
             var count = 0
@@ -54,7 +54,7 @@ import Testing
             }
             transactions.removeSubrange(count...)
             lsn = found.last?.lsn ?? 0
-            // The open log told its caller so.
+            // The writer reported this to its caller when it opened the log.
             published = transactions.count
         }
 
@@ -80,13 +80,13 @@ import Testing
         }
 
         private mutating func transaction(_ writer: EventLogWriter, _ random: inout SeededRandom) throws {
-            // Like a real source, the test sends an incomplete transaction again after a failure.
+            // As a real source does, the test sends an incomplete transaction again after a failure.
             writer.abandonTransaction()
             var entries: [Seen] = []
             let parts = Int.random(in: 1...3, using: &random)
             lsn += 1
             for part in 1...parts {
-                // There are few sizes, so that old and new entries often begin at the same places.
+                // Only few sizes are used, so that old and new entries often begin at the same places.
                 let size = random.pick([10, 3000, 4048, 9000])
                 entries.append(
                     try writer.put(payload(random.next(), size), continued: part < parts, changes: 2, lsn: lsn))

@@ -4,9 +4,9 @@ import System
 import TestSupport
 import Testing
 
-/// Fails every open and every read of a reader, one after the other: "not now" must never count as "never".
+/// Tests in which each open and each read of a reader fails in turn. A read that fails now must not count as lost data.
 @Suite(.within(minutes: 5)) struct ReadFaultTests {
-    /// Error codes of a refused read. ENOENT is absent: for a segment it means that retention took it.
+    /// Error codes of a failing read. ENOENT is not among them: for a segment it means that retention deleted it.
     private static let codes = [EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN, EIO, EACCES]
 
     /// Ways in which a reader reads the log.
@@ -14,7 +14,7 @@ import Testing
         case plain, passingOver, matching
         var testDescription: String { "\(self)" }
 
-        /// True if the entry must be shown. Entries around it may be shown too.
+        /// True if the reader must return the entry. It may also return entries around it.
         func isWanted(_ entry: Seen, _ wish: PassingOverTests.Wish) -> Bool {
             switch self {
             case .plain: true
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    /// Fault of one kind of call: it fails a number of times after a number of successes.
+    /// Fault of one kind of call: after some successes, some calls fail.
     private struct Fault {
         var isOfOpen: Bool
         var after: Int
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Tries again as long as the kernel refuses; any other error fails the test.
+    /// Repeats the call while the kernel refuses it. Any other error fails the test.
     private static func insisting<T>(_ fault: Fault?, _ body: () throws(EventLogError) -> T) throws -> T {
         var refusals = 0
         while true {
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    /// Returns the entries that a reader shows, from its opening on.
+    /// Returns all entries that a reader returns.
     private static func read(
         _ way: Way, _ storage: FaultyStorage, _ end: EventLogEnd?, _ start: EventLogStart, _ fault: Fault? = nil
     ) throws -> [Seen] {
@@ -99,7 +99,7 @@ import Testing
         _ seed: Seed, _ way: Way
     ) throws {
         let storage = FaultyStorage()
-        // Segments are small, or large and read in pieces; transactions span two segments.
+        // Segments are small, or large and read in pieces. Transactions may extend over two segments.
         let isLarge = seed.number % 2 == 0
         let options = testOptions(segmentBytes: isLarge ? 250_000 : 12_000)
         let writer = try EventLogWriter(directory: storage, options: options)

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct SegmentTests {
-    /// Writes a log of several segments, each beginning with its schema entry, as a caller writes it.
+    /// Writes a log of several segments. Each begins with its schema entry, as callers must write it.
     static func fill(
         _ writer: EventLogWriter, _ count: Int, seed: Seed = 1, keys: Bool = false, rolling: Bool = true
     ) throws -> [Seen] {
@@ -15,7 +15,7 @@ import Testing
             let size = Int.random(in: 0...900, using: &random)
             if rolling { try writer.rollIfNeeded(adding: size) }
             let lsn = writer.appendedLSN + UInt64.random(in: 0...3, using: &random)
-            // Commits may be late: times grow with steps back.
+            // Commits may arrive late: times increase, but sometimes go back a little.
             let time = Int64(lsn) * 10 - Int64.random(in: 0...60, using: &random)
             if writer.isAtSegmentStart {
                 entries.append(try writer.put([7], kind: .relation, lsn: writer.appendedLSN, time: time))
@@ -94,8 +94,8 @@ import Testing
         #expect(try storage.names().filter { $0.hasSuffix(".index") }.isEmpty)
     }
 
-    /// Checks retention during a replacement: otherwise a deleted segment would return as its copy, with a hole behind
-    /// it.
+    /// Checks retention while segments are replaced. Otherwise a deleted segment would return as its copy, followed by
+    /// a hole.
     @Test func `nothing is deleted while segments are replaced`() throws {
         let storage = FaultyStorage()
         var options = testOptions(segmentBytes: 20_000)
@@ -125,13 +125,13 @@ import Testing
         #expect(try standing.next())
         let first = standing.seen
         try EventLogErasure.writeDown([Self.patch(1)], in: storage)
-        // A second erasure is refused until the first is finished, so that the recorded patches are not lost.
+        // A second erasure is refused until the first is finished. Otherwise the recorded patches would be lost.
         #expect(throws: EventLogError.self) { try EventLogErasure.writeDown([Self.patch(2)], in: storage) }
         #expect(try EventLogVerifier.hasUnfinishedErasure(storage))
         #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 1)
         #expect(try !EventLogVerifier.hasUnfinishedErasure(storage))
         #expect(try EventLogErasure.finishBesideWriter(storage, options: testOptions()) == 0)
-        // The writer continues and the reader continues: each entry appears once, in its place.
+        // The writer and the reader continue. Each entry appears once, in its place.
         try writer.put([1], lsn: 1_000_000)
         try writer.flush()
         var seen = [first]
@@ -148,7 +148,7 @@ import Testing
         var options = testOptions()
         options.retentionAge = .seconds(10)
         let writer = try EventLogWriter(directory: FaultyStorage(), options: options)
-        // The test's clock stands at 1 s.
+        // The test's clock is at 1 s.
         try writer.put([1], lsn: 1, time: 900_000)
         try writer.put([1], lsn: 2, time: 4_000_000_000_000_000)
         try writer.flush()

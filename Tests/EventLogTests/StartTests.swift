@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 5)) struct StartTests {
-    /// Meaning of a start, defined over the list of all transactions.
+    /// Expected results of each kind of start, computed from the list of all transactions.
     private struct Model {
         let transactions: [[Seen]]
 
@@ -84,7 +84,7 @@ import Testing
         }
         let last = segments[segments.count - 1].sequence
         #expect(throws: EventLogError.self) { try readAll(storage, from: .behindSegment(last)) }
-        // A client that returns to a readable part does not fail because another part is unreadable.
+        // A reader that begins in an undamaged part must not fail because of damage in another part.
         storage.flipBit(40, in: name(1))
         let beginning = try EventLogReader.beginning(in: storage, end: writer.end)
         #expect(beginning.offset == segments[1].firstOffset && beginning.isBehindDamage)

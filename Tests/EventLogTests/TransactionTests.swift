@@ -16,8 +16,8 @@ import Testing
                 if flushed { try writer.flush() }
                 writer.abandonTransaction()
                 #expect(writer.nextOffset == 1 && !writer.isInsideTransaction)
-                // This entry has the size of the first abandoned part, so the second abandoned part would seem to
-                // follow.
+                // This entry has the size of the first abandoned part. So the second abandoned part would seem to
+                // follow it.
                 expected.append(try writer.put(payload(7, 100), changes: 9, lsn: 2))
                 try writer.flush()
                 #expect(try readAll(storage, end: writer.end) == expected)
@@ -61,7 +61,7 @@ import Testing
         try writer.flush()
         #expect(writer.segmentSequence == 1)
         #expect(try readAll(storage) == expected)
-        // The transaction is abandoned after most of it has been written through.
+        // The transaction is abandoned when most of it has already reached the file.
         for part in 1...9 { try writer.put(payload(UInt64(part), 1 << 20), continued: true, lsn: 3) }
         writer.abandonTransaction()
         expected.append(try writer.put([4], lsn: 3))
@@ -69,8 +69,8 @@ import Testing
         #expect(try readAll(storage, end: writer.end) == expected)
     }
 
-    /// Checks the open segment and a sealed one, with and without the writer's end: reading stops after the last whole
-    /// transaction.
+    /// Checks the open segment and a sealed one, with and without the writer's end. The reader must stop after the last
+    /// undamaged transaction.
     @Test(arguments: seeds(60)) func `shows no part of a transaction of which another part is damaged`(
         seed: Seed
     ) throws {

@@ -9,9 +9,9 @@ import Testing
 
 @testable import Ingest
 
-/// Tests of the log's marks about changes of the catalog, and of their places.
+/// Tests of the marks in the log that the catalog may have changed, and of their places.
 @Suite(.within(minutes: 10)) struct CatalogMarkTests {
-    /// Stream into a log of its own.
+    /// Replication stream into a new log.
     private final class Stage {
         let database: TestDatabase
         let service: IngestService
@@ -36,7 +36,8 @@ import Testing
             _ = try? database.run("SELECT pg_drop_replication_slot('\(database.slot)')")
         }
 
-        /// Returns the kinds of entries in order: `m0` is a mark of any change, `m` one of a table, `t` a transaction.
+        /// Returns the kinds of entries in order. `m0` is a mark of any change, `m` a mark of one table, `t` a
+        /// transaction.
         func kinds() throws -> [String] {
             guard let end = service.end else { return [] }
             var reader = try EventLogReader(
@@ -52,7 +53,7 @@ import Testing
             return kinds
         }
 
-        /// Returns the additional entries after `sql` and one more row.
+        /// Returns the entries that `sql` and one more row add to the log.
         func added(by sql: String, transactions expected: Int = 1) throws -> [String] {
             let before = try kinds()
             if !sql.isEmpty { try database.run(sql) }
@@ -73,7 +74,7 @@ import Testing
         let role = try #require(
             try stage.database.value("SELECT max(rolname) FROM pg_roles WHERE rolname LIKE 'marks\\_%'"))
         #expect(try stage.added(by: "") == ["m", "t"])
-        // If much is altered at once, the sink may announce more than it must, but not each time.
+        // If much is altered at the same time, the sink may write more marks than needed, but not each time.
         #expect(try (1...5).contains { _ in try stage.added(by: "") == ["t"] })
         let announced = [
             "ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ALTER TABLE t FORCE ROW LEVEL SECURITY",
@@ -90,7 +91,7 @@ import Testing
         let stage = try Stage("")
         for file in SQLFile.extras {
             _ = try stage.added(by: file.text)
-            // The triggers from the first run announce the second run.
+            // The triggers of the first run report the changes of the second run.
             _ = try stage.added(by: file.text, transactions: 2)
         }
         #expect(!SQLFile.extras.isEmpty)
@@ -126,8 +127,8 @@ import Testing
         try stage.database.run("INSERT INTO m VALUES (2)")
         #expect(try eventually { try stage.kinds().count > before })
         #expect(try stage.kinds().contains("m0"))
-        // Without the publication the stream continues, and the hub no longer relies on it. From PostgreSQL 18 on, the
-        // server does not report the loss, but the catalog then shows no table in the publication.
+        // Without the publication, the stream continues, but the hub no longer relies on it. From PostgreSQL 18 on, the
+        // server does not report the loss. The catalog then shows no table in the publication.
         try stage.database.run("DROP PUBLICATION tidewire_internal")
         let isSaid = try TestServer.major() < 18
         #expect(

@@ -27,7 +27,7 @@ import Testing
             try sink.advance(to: LSN(100 + step))
             try sink.flush()
         }
-        // The log has 200 hours, in segments of 18 hours or a little more.
+        // The log covers 200 hours, in segments of 18 hours or a little more.
         #expect((8...12).contains(sink.segments.count), "\(sink.segments.count) segments")
         #expect(sink.position == LSN(120))
     }
@@ -53,7 +53,7 @@ import Testing
         let wasSealed = isSealed.value.load(ordering: .sequentiallyConsistent)
         #expect(wasSealed)
         #expect(sink.segments.count == 2 && !sink.hasNotes)
-        // The seal happens in time or not at all, and an empty segment is not sealed.
+        // The segment is sealed in time or not at all. An empty segment is not sealed.
         #expect(!upkeep.seal(within: .milliseconds(1)))
         try sink.flush()
         #expect(sink.segments.count == 2 && !sink.hasNotes)
@@ -97,7 +97,7 @@ import Testing
             try sink.flush()
         }
         #expect(sink.segments.count >= before)
-        // The passing of time still removes segments, and entries written after the jump do not count as younger.
+        // Segments are still removed as time passes. Entries that were written after the jump do not count as younger.
         for step in 1...40 as ClosedRange<UInt64> {
             time.pass(hours: 1)
             try sink.advance(to: LSN(2000 + step))
@@ -106,8 +106,8 @@ import Testing
         #expect(try #require(sink.segments.first).sequence > UInt64(before))
     }
 
-    /// Checks the correction of a slow clock: the age runs at twice the speed of time for a while, and existing
-    /// segments age with it.
+    /// Checks the correction of a slow clock. For a while, ages increase at twice the speed of time, and those of
+    /// existing segments do, too.
     @Test(arguments: [48, 24 * 365] as [Int64])
     func `what is younger than the retention's age stays when a clock that was behind is set right`(hours: Int64) throws
     {
@@ -137,14 +137,14 @@ import Testing
         #expect(clock.now(wall: 100_000_000, monotonic: 5_000_000_000) == 0)
         #expect(clock.now(wall: 110_000_000, monotonic: 15_000_000_000) == 20_000_000)
         #expect(clock.now(wall: 200_000_000, monotonic: 105_000_000_000) == 200_000_000)
-        // The clock goes back with the wall clock, and does not start at a later known time.
+        // The clock goes back together with the wall clock, and does not start at a later known time.
         #expect(clock.now(wall: 7, monotonic: 106_000_000_000) == 7)
         var ahead = RetentionClock(known: 1_000_000_000, wall: 9, monotonic: 0)
         #expect(ahead.now(wall: 9, monotonic: 0) == 9)
     }
 }
 
-/// Wall clock that may jump, with the time that passes.
+/// Wall clock that may jump, with a monotonic clock.
 private final class TwoClocks: TimeSource {
     private let passed = Atomic<UInt64>(1_000_000_000_000)
     private let jumped = Atomic<Int64>(0)
@@ -154,7 +154,7 @@ private final class TwoClocks: TimeSource {
         1_700_000_000_000_000 + Int64(monotonicNanoseconds() / 1000) + jumped.load(ordering: .relaxed)
     }
 
-    /// Lets hours and one minute pass, so that retention looks often enough.
+    /// Lets hours and one minute pass, so that retention runs often enough.
     func pass(hours: UInt64) { passed.add((hours * 3600 + 60) * 1_000_000_000, ordering: .relaxed) }
     func jump(hours: Int64) { jumped.add(hours * 3_600_000_000, ordering: .relaxed) }
 }
@@ -238,7 +238,7 @@ private final class TwoClocks: TimeSource {
                 }
                 faults.code = EMFILE
             }
-            // The opening reports the trouble, or has no effect.
+            // Opening the log reports the problem, or has no effect.
             let sink: LogSink
             do throws(EventLogError) {
                 sink = try LogSink(directory: storage, options: Self.options)
@@ -297,7 +297,7 @@ private final class TwoClocks: TimeSource {
         #expect(ended.take(status) == nil)
     }
 
-    /// Checks a hub that ends between the two steps: the next start finds a log.
+    /// Checks a hub that ends between the two steps: at the next start, the log exists.
     @Test func `the note of a beginning does not outlive it`() throws {
         let storage = FaultyStorage()
         let options = Self.options
@@ -309,7 +309,7 @@ private final class TwoClocks: TimeSource {
         #expect(try !storage.names().contains(BeginningFile.name))
     }
 
-    /// Checks a gap that leads back: the positions after it lie before the old end, and are not durable for that
+    /// Checks a gap after which positions are lower. They are below the old end, but do not count as durable for that
     /// reason.
     @Test func `nothing behind a gap is durable before the gap is`() throws {
         var failures = 0
@@ -338,7 +338,7 @@ private final class TwoClocks: TimeSource {
         #expect(failures > 0)
     }
 
-    /// Checks an end of the process at any moment while a log begins after a gap: the log is new or has the gap.
+    /// Ends the process at any moment while a log begins after a gap. The log must then be new or have the gap.
     @Test(arguments: 0..<12) func `a log that begins with a gap has it, or has nothing`(writes: Int) throws {
         let storage = FaultyStorage()
         let options = Self.options

@@ -20,7 +20,7 @@ import Testing
         schedule.note(5, isDamaged: false, now: now)
         #expect(schedule.next([3, 4, 5], now: 5 + ScrubSchedule.interval) == 3)
         schedule.note(3, isDamaged: false, now: 5 + ScrubSchedule.interval)
-        // Retention deleted the segment, and its damage with it.
+        // Retention has deleted the segment together with its damage.
         #expect(schedule.next([5], now: now) == nil)
         #expect(schedule.damaged.isEmpty)
     }
@@ -45,7 +45,7 @@ import Testing
         #expect(eventually { metrics.damagedSegments.value == 1 && metrics.scrubDueSegments.value == 0 })
         scrubber.stop()
         thread.join()
-        // The scrubber read everything except the rest of the damaged segment.
+        // The scrubber has read everything except the rest of the damaged segment.
         let sealed = writer.segments.filter(\.isSealed).reduce(0) { $0 + $1.bytes }
         #expect(metrics.scrubbedBytes.value > sealed / 2, "of \(sealed) bytes")
     }

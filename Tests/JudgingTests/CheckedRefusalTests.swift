@@ -5,9 +5,9 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Tests of refusals of PostgreSQL: they count only if definitions stayed the same during the question.
+/// Tests of PostgreSQL's refusals: they count only if definitions did not change during the question.
 @Suite(.within(minutes: 5)) struct CheckedRefusalTests {
-    /// What the catalog's reading after the answer finds.
+    /// Result of the catalog's reading after PostgreSQL's answer.
     enum Reading: CaseIterable { case sameDefinitions, otherDefinitions, nothing }
 
     @Test(arguments: Reading.allCases)
@@ -42,7 +42,7 @@ import Testing
     }
 }
 
-/// Catalog whose next reading finds the same definitions, others, or nothing.
+/// Catalog whose next reading finds the same definitions, other ones, or nothing.
 private final class ReadCatalog: CatalogSource {
     private let reading: CheckedRefusalTests.Reading
 

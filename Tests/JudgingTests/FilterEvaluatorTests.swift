@@ -31,7 +31,7 @@ import Testing
         let asked = questions.flatMap { question in values.map { JudgedQuestion(question, values: [$0]) } }
         let answers = try #require(ask(judge, asked))
         for (asked, answer) in zip(asked, answers) {
-            // The expected answer comes from a single question that is not prepared.
+            // The expected answer is that of a single statement, without preparation.
             let expected: Bool?
             do throws(PostgresError) {
                 let parameters = asked.values + asked.question.constants
@@ -66,7 +66,7 @@ import Testing
         let judge = try FilterEvaluator(try TestDatabase().target)
         defer { judge.stop() }
         let asked = (0..<3000).map { number in
-            // This makes more statements than the evaluator keeps prepared.
+            // This needs more statements than the evaluator keeps prepared.
             JudgedQuestion(
                 question("(CAST($1 AS integer) % 2 = \(number % 2) AND \(number % 700) >= 0)"),
                 values: ["\(number / 3)"])
@@ -153,7 +153,7 @@ import Testing
         cluster.stop()
         let answer = Awaited<[Bool?]>()
         judge.ask([asked]) { answer.set($0) }
-        // The port could change; here it stays the same unless another process took it meanwhile.
+        // The port stays the same unless another process has taken it.
         try cluster.start()
         #expect(answer.wait() == [true])
     }

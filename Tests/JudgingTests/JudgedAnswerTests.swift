@@ -10,7 +10,7 @@ import Testing
 @testable import Judging
 @testable import Postgres
 
-/// Tests of the meaning of PostgreSQL's answers: an unexpected answer never counts as yes.
+/// Tests of the reading of PostgreSQL's answers: an unexpected answer must never count as yes.
 @Suite(.serialized, .within(minutes: 2)) struct JudgedAnswerTests {
     private final class Heard: Sendable {
         private let answers = Mutex<PolicyAnswers?>(nil)
@@ -25,7 +25,7 @@ import Testing
 
     private func broken() -> UInt64 { Impossible.states[.judging].value }
 
-    /// Returns each claimant's answers for three rows, if the statement about all claimants returned `found`.
+    /// Returns the answers for three rows, for each claimant, if the statement about all claimants returned `found`.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
         let answers = try given(found)
         return (0..<2).map { claimant in (0..<3).map { answers[$0, claimant] } }
@@ -43,7 +43,8 @@ import Testing
         return try #require(heard.all)
     }
 
-    /// Checks which rows are asked about if a policy reads some columns only, and which row gets which answer.
+    /// Checks a policy that reads only some columns: the hub asks about each combination of their values once, and each
+    /// row gets the right answer.
     @Test(arguments: [
         (needed: [true, false], asked: 2), ([false, true], 3), ([true, true], 3), ([false, false], 1),
     ])
@@ -66,7 +67,8 @@ import Testing
         #expect(rows.indices.map { answers[$0, 0] } == isTheFirst)
     }
 
-    /// Checks that a failure counts only if the policy, its table and all definitions are as the session knew them.
+    /// Checks that a failure counts only if the policy, its table and all definitions are still as the session knew
+    /// them.
     @Test(arguments: [true, false], [true, false])
     func `a failure counts only under the same definitions`(isCurrent: Bool, isOfTheTable: Bool) {
         let definitions = DefinitionsVersion()

@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Tests of the order of questions about keys, and of the questions that are sent together.
+/// Tests of the queue of questions: their order, and which ones are sent together.
 @Suite(.within(minutes: 2)) struct JudgingLineTests {
     private let lane = OnlyLane()
     private let metrics = ProjectMetrics()

@@ -8,7 +8,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Measurement of the evaluator's speed, which is printed and not asserted.
+/// Measurements of the evaluator's speed. They are printed, and no test depends on them.
 @Suite(.serialized, .within(minutes: 10)) struct JudgingPaceTests {
     @Test(arguments: ["jwt", "members"]) func `many pairs are decided`(kind: String) throws {
         let stage = try JudgingStage(
@@ -46,7 +46,7 @@ import Testing
         _ = judge.answers(policy, some, poisoned)
         start = Clock.monotonicNanoseconds() - start
         print(kind, "100 rows, a tenth of the claims broken:", Int(100 * 1000 / (Double(start) / 1e9)), "pairs/s")
-        // Questions arrive as from socket loops: one for each change, and none waits for another.
+        // Questions arrive as from socket loops: one for each change, without waiting for another's answer.
         let results = (0..<2000).map { _ in Awaited<[PolicyAnswers]>() }
         let began = Clock.monotonicNanoseconds()
         for number in results.indices {

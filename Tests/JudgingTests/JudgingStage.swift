@@ -8,10 +8,10 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Database with a client role, the documented logins, `auth.uid()`, and a judge.
+/// Database with a client role, the documented logins, `auth.uid()`, and an evaluator of policies.
 final class JudgingStage {
     let database: TestDatabase
-    /// Client role of this stage alone, because roles belong to the whole cluster.
+    /// Client role that only this stage uses, because roles belong to the whole cluster.
     let role: String
     let logins: DocumentedLogins
     private let hub: ConnectionTarget
@@ -51,10 +51,10 @@ final class JudgingStage {
         return judge
     }
 
-    /// Tells the judges what the catalog's thread tells them: that definitions may be others by now.
+    /// Advances the version of the definitions, as the catalog's thread does when they may have changed.
     func definitionsHaveChanged() { hub.definitions.advance() }
 
-    /// Returns a judge that has the hub's own login only.
+    /// Returns an evaluator that has only the hub's own login.
     func judgeAlone(_ target: ConnectionTarget) throws -> PolicyEvaluator {
         var settings = PolicyEvaluator.Settings(database: target)
         settings.clientRoles = [role]
@@ -63,8 +63,8 @@ final class JudgingStage {
         return judge
     }
 
-    /// Returns a policy that exists only in the test, over rows of a table `notes` with these columns. Creates a
-    /// missing table.
+    /// Returns a policy that only the test has, on rows of a table `notes` with these columns. Creates the table if it
+    /// is missing.
     func judged(_ sql: String, _ columns: [(String, String)] = [("id", "bigint")]) throws -> JudgedPolicy {
         JudgedPolicy(role: role, row: try row(columns), table: 1, sql: sql, version: 1)
     }
@@ -91,7 +91,7 @@ final class JudgingStage {
         return JudgedPolicy(role: role, row: try row(of: table), table: 1, sql: sql, version: 1)
     }
 
-    /// Returns a row of the table as it is now.
+    /// Returns a row of the table with its current columns.
     func row(of table: String) throws -> JudgedRow {
         let columns = try database.connection.query(
             """
@@ -112,7 +112,8 @@ final class JudgingStage {
 
     func claimant(sub: Int) -> PolicySubject { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
 
-    /// Returns, for each row in key order, whether the table itself shows this row to the claimant.
+    /// Returns one result for each row, in the order of keys: true if a query of the table shows the row to the
+    /// claimant.
     func shown(_ table: String, to claimant: PolicySubject) throws -> [Bool?] {
         let connection = try database.cluster.connect(database: database.name)
         let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
@@ -135,7 +136,7 @@ final class JudgingStage {
 }
 
 extension PolicyEvaluator {
-    /// Asks, waits, and returns for each row the answer for each claimant.
+    /// Asks, waits, and returns the answers for each row and claimant.
     func answers(
         _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [PolicySubject], seeing xid: UInt32? = nil
     ) -> [[Bool?]] {

@@ -10,7 +10,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Tests of memberships, terms over claims, explanations, and the moment at which they see the database.
+/// Tests of memberships, terms over claims and explanations, and of the snapshot of the database that they use.
 @Suite(.within(minutes: 10)) struct MembershipFillTests {
     private static let members = """
         CREATE TABLE members (room int, member uuid);
@@ -106,7 +106,7 @@ import Testing
         let one = stage.claimant(sub: 1)
         let judge = try stage.judge()
         let all: [String?: Int] = ["0": 2, "1": 2, "2": 2, nil: 1]
-        // Each step changes a right of the hub's login. A missing right is not the claimant's fault.
+        // Each step changes a right of the hub's login. A missing right is not attributed to the claimant.
         let steps = [
             "SELECT 1", "GRANT SELECT ON members TO HUB", "DROP POLICY p ON members",
             "CREATE POLICY own ON members USING (member = auth.uid())", "ALTER POLICY own ON members TO READER",
@@ -122,12 +122,12 @@ import Testing
         guard case .unreadable = judge.fills([(membership, one)]).first else { throw Unexpected() }
         try stage.run("GRANT SELECT ON members TO HUB; ALTER ROLE HUB BYPASSRLS; DROP POLICY hub ON members")
         #expect(keys(judge.fills([(membership, one)]).first) == all)
-        // Policies also bind this owner, so the owner reads fewer rows.
+        // Policies apply to this owner, too, so the owner reads fewer rows.
         try stage.run("ALTER ROLE READER NOLOGIN; GRANT SELECT ON members TO READER")
         let reader = try #require(UInt32(try stage.database.value("SELECT '\(stage.role)'::regrole::oid") ?? ""))
         let bound = self.membership(.definer(reader), table: try table(stage))
         guard case .unreadable = judge.fills([(bound, one)]).first else { throw Unexpected() }
-        // Without a login for policies, the hub's own login reads only tables on which no policy decides.
+        // Without a login for policies, the hub's own login reads only tables whose rows no policy restricts.
         let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
         let asCaller = self.membership(.caller, table: try table(stage))
@@ -137,8 +137,8 @@ import Testing
         #expect(keys(alone.fills([(asCaller, one)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
     }
 
-    /// Checks that the hub does not give up a membership, which PostgreSQL would then judge as of now, because it could
-    /// not find out for a moment whether its login may read the table.
+    /// Checks a moment in which the hub could not find out if its login may read the table. The hub must not give up
+    /// the membership, because PostgreSQL would then use the current members.
     @Test func `what cannot be found out now is asked again`() throws {
         let stage = try JudgingStage(
             Self.members + "GRANT SELECT ON members TO HUB; ALTER TABLE members ENABLE ROW LEVEL SECURITY;")

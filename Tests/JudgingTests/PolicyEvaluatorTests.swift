@@ -83,8 +83,8 @@ import Testing
         #expect(answers.allSatisfy { $0[1] != true })
     }
 
-    /// Checks that rows which PostgreSQL cannot make of their texts any more, because a type has changed since, are told
-    /// from rows on which the policy fails.
+    /// Checks rows that PostgreSQL can no longer read from their texts, because a type has changed. The hub must
+    /// distinguish them from rows on which the policy fails.
     @Test(
         arguments: [true, false],
         [
@@ -127,7 +127,8 @@ import Testing
         }
     }
 
-    /// Changes of definitions and how they are undone. Afterwards, everything has the names and types that it had before.
+    /// Changes of definitions, each with a statement that undoes it. After both, everything has its former name and
+    /// type.
     static let shifts = [
         ("ALTER TABLE notes ADD COLUMN more text", "ALTER TABLE notes DROP COLUMN more"),
         ("ALTER TABLE notes DROP COLUMN spare", "ALTER TABLE notes ADD COLUMN spare int"),
@@ -156,7 +157,8 @@ import Testing
         AS $$ BEGIN RETURN owner = auth.uid() OR kind = 'b'; END $$
         """
 
-    /// Returns the answers about two rows, given by their columns' names, with the table as it is now.
+    /// Returns the answers about two rows, which are given by their columns' names, with the table's current
+    /// definition.
     private func answers(_ judge: PolicyEvaluator, _ stage: borrowing JudgingStage, _ sql: String) throws -> [[Bool?]] {
         let known = try stage.row(of: "notes")
         let rows = ["a", "b"].enumerated().map { index, kind in
@@ -166,14 +168,15 @@ import Testing
         return judge.answers(policy, rows, [stage.claimant(sub: 2)])
     }
 
-    /// Checks that what PostgreSQL keeps in a session from before a change still judges rows after it is undone.
+    /// Checks a session that PostgreSQL keeps from before a change. It must give the right answers after the change is
+    /// undone.
     @Test(arguments: [true, false])
     func `definitions that came and went leave rows as visible as before`(withFunctions: Bool) throws {
         let stage = try JudgingStage(Self.kinds + Self.table + Self.seeing)
         if !withFunctions { try stage.run("REVOKE TEMP ON DATABASE \(stage.database.name) FROM PUBLIC") }
         let judge = try stage.judge()
         func check(_ what: String) throws {
-            // PostgreSQL makes a plan for all values after some executions.
+            // After some executions, PostgreSQL makes one plan for all values.
             for _ in 0..<8 {
                 let answers = try answers(judge, stage, "public.may_see(owner, kind)")
                 #expect(answers == [[false], [true]], "\(what)")
@@ -191,7 +194,8 @@ import Testing
         }
     }
 
-    /// Checks that a session is replaced in which a function of a policy fails because of a change that nobody announced.
+    /// Checks a policy's function that fails in an old session because of an unreported change: the hub must replace
+    /// the session.
     @Test func `a failure in an old session is no answer`() throws {
         let stage = try JudgingStage(
             Self.kinds + Self.table + """
@@ -223,7 +227,8 @@ import Testing
             + seeing,
     ]
 
-    /// Checks that a session from before a change answers as a new one, once the change is known.
+    /// Checks a session from before a change: as soon as the hub knows the change, the session must answer like a new
+    /// one.
     @Test(
         arguments: [true, false], ["id = 1", "kind = 'b'", "public.may_see(owner, kind)", "notes.kind > 'a' OR id > 1"])
     func `a text that has another meaning is judged by it`(withFunctions: Bool, sql: String) throws {
@@ -266,7 +271,7 @@ import Testing
         let rows = (1...40).map { ["\($0)"] as [String?] }
         let answers = judge.answers(policy, rows, [stage.claimant(sub: 1), stage.claimant("broken")])
         #expect(answers.map { $0[0] } == (1...40).map { $0 == 20 ? nil : $0 == 19 || $0 > 20 })
-        // The result does not depend on the arm that PostgreSQL evaluates first.
+        // The result does not depend on which arm PostgreSQL evaluates first.
         #expect(answers.allSatisfy { $0[1] != false })
         let always = try stage.judged("auth.uid() IS NOT NULL AND id > 0")
         #expect(judge.answers(always, rows, [stage.claimant("broken")]) == rows.map { _ in [nil] })

@@ -4,10 +4,10 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Tests of functions that a policy calls: their authors can run code in the judge's session. Effects that outlive the
-/// transaction must not change answers about other policies.
+/// Tests of the functions that policies call. Their authors can run code in the session that evaluates policies.
+/// Effects that outlast the transaction must not change answers about other policies.
 @Suite(.within(minutes: 10)) struct SpoiledSessionTests {
-    /// SQL of a function that replaces every prepared statement by one that lets the first claims read the first rows.
+    /// SQL of a function that replaces every prepared statement by one that shows the first rows to the first claimant.
     private static let thief = """
         CREATE FUNCTION thief() RETURNS boolean LANGUAGE plpgsql AS $$
         DECLARE name text;
@@ -25,7 +25,7 @@ import Testing
         END $$;
         """
 
-    /// Asks more often than the judge has connections, so that each connection is used.
+    /// Asks more often than there are connections, so that each connection is used.
     private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ claimant: PolicySubject) -> [Bool?] {
         (0..<6).map { _ in judge.answers(policy, [["1"]], [claimant]).first?.first ?? nil }
     }

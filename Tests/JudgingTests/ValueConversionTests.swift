@@ -6,7 +6,7 @@ import Testing
 @testable import Catalog
 @testable import Judging
 
-/// Tests of the SQL for a stored value whose column has another type now.
+/// Tests of the SQL that converts a stored value when its column has another type now.
 @Suite(.within(minutes: 5)) struct ValueConversionTests {
     private static func column(_ type: TypeFacts, declared: String, oid: UInt32? = nil) -> CatalogColumn {
         CatalogColumn(

@@ -38,7 +38,7 @@ import Testing
         #expect(index.takeStopped() == [])
     }
 
-    /// Returns different filters that share no node.
+    /// Returns filters that differ and have no node of the index in common.
     private static func group(_ number: UInt32) -> String {
         "title.like.%a%a%a%a%a%b,score.eq.\(1000 + number)"
     }
@@ -65,7 +65,8 @@ import Testing
         #expect(try tried() == 2)
     }
 
-    /// Checks the account for a shared filter: one of its owners pays, and another one after that owner has left.
+    /// Checks the account of a filter that several channels share: one of them pays, and another one after that channel
+    /// has left.
     @Test func `a filter that several share is answered for by one who is there`() throws {
         var index = Self.index(Allowance(ofChange: 0, ofAccount: 0, most: 10, perMicrosecond: 0))
         let predicate = try Notes.predicate(Self.costly)

@@ -13,7 +13,7 @@ enum Cell: Equatable {
     case text(String)
 }
 
-/// Change as a test describes it: values by column name.
+/// Change described by a test, with values by column name.
 struct RowChange {
     var operation: Operation
     var relation: NotedRelation
@@ -71,14 +71,14 @@ enum Stored {
     }
 }
 
-/// Members that some changes matched, in ascending order.
+/// Members that a change matched, in ascending order.
 struct Met: Equatable {
     var certain: [UInt32] = []
     var asking: [UInt32] = []
 }
 
 extension PredicateIndex {
-    /// Returns the members that each change matched. Relations are declared on request.
+    /// Returns the members that each change matched. Declares relations when needed.
     mutating func matches(_ changes: [RowChange]) throws -> [Met] {
         let bytes = Stored.part(changes)
         var part = try TransactionPart(bytes.span.bytes)
@@ -113,8 +113,8 @@ extension PredicateIndex {
         return met
     }
 
-    /// Returns for each change whether its matching was left out. The changes fit into one batch, and their relations
-    /// are declared.
+    /// Returns one Bool for each change: true if its matching was left out. The changes must fit into one batch, and
+    /// their relations must be declared.
     mutating func left(_ changes: [RowChange]) throws -> [Bool] {
         let bytes = Stored.part(changes)
         var part = try TransactionPart(bytes.span.bytes)
@@ -153,13 +153,13 @@ enum Notes {
         ColumnFacts(name: name, type: TypeFacts(oid: oid, name: type), collation: collation)
     }
 
-    /// The same columns with amounts as texts, so that one column is compared in two ways.
+    /// The same columns, with amounts as texts, so that one column can be compared in two ways.
     static let textual = facts.map { facts in
         guard facts.name == "amount" else { return facts }
         return ColumnFacts(name: "amount", type: TypeFacts(oid: 25, name: "text"), collation: .deterministic(name: nil))
     }
 
-    /// Returns the filter's predicate. Literals left to PostgreSQL are used as they are.
+    /// Returns the filter's predicate. Literals that PostgreSQL would have to read are used unchanged.
     static func predicate(_ filter: String, _ facts: [ColumnFacts] = facts) throws -> Predicate {
         guard let filter = try Filter.parse(filter, within: .init(bytes: 10_000, conditions: 100, depth: 10)) else {
             return .always

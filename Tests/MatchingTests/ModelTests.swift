@@ -6,7 +6,8 @@ import Testing
 
 @testable import Matching
 
-/// Compares the index with a scan of all subscriptions, over random filters, rows, schemas and removals.
+/// Tests that compare the index with a search through all subscriptions, for random filters, rows, schemas and
+/// removals.
 @Suite(.within(minutes: 5)) struct ModelTests {
     @Test(arguments: seeds(6)) func `the index meets what a scan of all predicates meets`(seed: Seed) throws {
         var model = Model(seed: seed)
@@ -55,7 +56,7 @@ import Testing
         var slots = HashSlots()
         var model: [UInt32: UInt32] = [:]
         for number in 0..<3000 as Range<UInt32> {
-            // There are few tags, with neighbours among them and some that wrap around the end.
+            // There are few tags. Some are neighbours, and some are at the end of the number range.
             let tag = random.pick([0, 1, 2, 7, 8, 0xffff_fffe, .max, UInt32.random(in: 0...3000, using: &random)])
             slots.insert(tag, number)
             model[number] = tag
@@ -107,7 +108,7 @@ import Testing
     }
 }
 
-/// Random subscriptions to two tables, with their expected results.
+/// Random subscriptions to two tables, with the expected results.
 private struct Model: ~Copyable {
     struct Subscription {
         var filter: String
@@ -205,7 +206,7 @@ private struct Model: ~Copyable {
         return members.sorted().map { "\($0): \(subscriptions[$0]?.filter ?? "?")" }.joined(separator: ", ")
     }
 
-    /// Returns the expected matches: every predicate is evaluated on the row as the test knows it.
+    /// Returns the expected matches. Evaluates every predicate on the row that the test knows.
     private func scan(_ change: RowChange, before: Bool = false) -> Met {
         var bytes: [UInt8] = []
         let places = Notes.names.map { name in
@@ -225,7 +226,7 @@ private struct Model: ~Copyable {
             let row = RowImage(bytes: bytes.span.bytes, places: places.span)
             switch subscription.asked.verdict(on: row).and(subscription.policy.verdict(on: row)) {
             case .yes: met.certain.append(member)
-            // A row with none of the keys cannot match, unless the row's value there is unknown.
+            // A row that has none of the keys cannot match, unless the value of the key column is unknown.
             case .ask: if mayHold(subscription.predicate, row, before: before) { met.asking.append(member) }
             case .no, .unknown, .notYes, .failed: break
             }
@@ -236,7 +237,7 @@ private struct Model: ~Copyable {
     }
 
     private func mayHold(_ predicate: Predicate, _ row: borrowing RowImage, before: Bool) -> Bool {
-        // Filter and policy may each be undecided and still exclude every row together.
+        // The filter and the policy may each be undecided, although together they exclude every row.
         if predicate.access == .never { return false }
         if case .within(let range) = predicate.access {
             if row.kind(range.slot) == .absent { return !before }
@@ -387,7 +388,8 @@ private struct Model: ~Copyable {
 }
 
 extension Verdict {
-    /// Returns SQL's AND in which only yes counts: after an error or NULL, PostgreSQL's answer is no longer needed.
+    /// Returns SQL's AND for a context in which only yes counts. After an error or NULL, PostgreSQL's answer is not
+    /// needed.
     fileprivate func and(_ other: Verdict) -> Verdict {
         for verdict in [Verdict.no, .failed, .unknown, .notYes, .ask] where self == verdict || other == verdict {
             return verdict

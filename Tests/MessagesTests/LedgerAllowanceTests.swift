@@ -5,7 +5,7 @@ import Testing
 
 @testable import Ingest
 
-/// Checks that clients that join again and again do not fill the log.
+/// Tests of the limit on ledger notes: clients that join again and again must not fill the log.
 @Suite(.within(minutes: 1)) struct LedgerAllowanceTests {
     @Test func `on average it is so much, whoever asks how often`() {
         var allowance = LedgerAllowance()

@@ -47,7 +47,7 @@ import Testing
             VALUES ('room:1', 'presence', '{}', 'x', true)
             """)
         try stage.catchUp()
-        // Messages come in commit order. If there are too many, the newest by their own time are kept.
+        // Messages are in the order of their commits. If there are too many, those with the newest times are kept.
         #expect(try stage.replay() == ["old", "new", "older, but committed later"])
         #expect(try stage.replay(limit: 2) == ["new", "older, but committed later"])
         #expect(try stage.replay(since: stage.now - 3_700_000) == ["new", "older, but committed later"])
@@ -80,7 +80,7 @@ import Testing
         let query = ReplayQuery(topic: Array("room:1".utf8), isPrivate: true, since: 0, limit: 25)
         let blind = try stage.ask(query)
         #expect(blind.texts == ["after"] && !blind.isWhole)
-        // Since the hub's start, the log has every message.
+        // The log has every message since the hub's start.
         let since = try #require(stage.service?.messagesFollowed).time / 1000 + 1
         var recent = query
         recent.since = since
@@ -120,7 +120,7 @@ import Testing
         try stage.catchUp()
         #expect(try stage.replay() == (1...6).map { "m\($0)" })
         try stage.restart()
-        // The hub does not read the table: it is empty, and the log does not know that.
+        // The hub does not read the table. The table is empty, but the log does not show that.
         try stage.database.run(
             """
             DO $$
@@ -137,7 +137,7 @@ import Testing
         let segments = try EventLogReader.segments(in: DiskDirectory(stage.logDirectory))
         #expect(segments.count > 4)
         #expect(try stage.replay() == (1...7).map { "m\($0)" })
-        // The large messages arrive as far as an answer may hold them.
+        // Large messages are returned until the answer has no more room.
         #expect(try stage.replay("filler")?.count == 6)
     }
 
@@ -155,7 +155,7 @@ import Testing
                 """)
         }
         try stage.catchUp()
-        // The log applies retention at intervals, at the latest at a start.
+        // The log removes segments at intervals, and at each start.
         #expect(
             try eventually {
                 try stage.touch()
@@ -197,7 +197,7 @@ import Testing
         try stage.start()
         let large = String(repeating: "x", count: 10)
         for number in 1...6 { try stage.send("m\(number)") }
-        // An update that leaves a separately stored payload unchanged does not send it again.
+        // If an update does not change a separately stored payload, PostgreSQL does not send it again.
         try stage.database.run(
             """
             ALTER TABLE realtime.messages ALTER payload SET STORAGE EXTERNAL;
@@ -222,12 +222,12 @@ import Testing
         )
         try stage.catchUp()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
-        // The newest of the remaining messages are returned.
+        // The newest messages that remain are returned.
         #expect(try stage.replay(limit: 4) == ["edited twice", "m6", long, "after"])
         // A second archive, which reads the log from its end, must find them, too.
         try stage.restart()
         #expect(try stage.replay() == ["edited", "edited twice", "m6", long, "after"])
-        // A twice written payload keeps its last version when another column is written.
+        // A payload that was written twice keeps its last version when another column is written.
         try stage.database.run(
             """
             UPDATE \(table) SET payload = jsonb_build_object('t', repeat('y', 12000)) WHERE length(payload->>'t') > 9999;
@@ -268,7 +268,7 @@ import Testing
         #expect(try stage.revisions(since: offsets[0])?.offsets == offsets[0]..<stage.end.offset)
         let beyond = try #require(try stage.revisions(since: stage.end.offset + 7))
         #expect(beyond.offsets.isEmpty)
-        // What is not remembered any more is not taken for unchanged.
+        // A message that the archive has forgotten does not count as unchanged.
         try stage.database.run(
             """
             INSERT INTO \(table) (topic, extension, payload, event, private)

@@ -9,9 +9,9 @@ import Testing
 @testable import Ingest
 @testable import Messages
 
-/// Ingest and archive of a hub, on a database with a table of messages.
+/// Ingest and message archive of a hub, on a database with a table of messages.
 final class MessageStage {
-    /// Result of the reference's migrations, as far as messages need it.
+    /// Parts that messages need from the result of Supabase Realtime's migrations.
     static let table = """
         CREATE SCHEMA IF NOT EXISTS realtime;
         CREATE TABLE realtime.messages (
@@ -62,7 +62,7 @@ final class MessageStage {
     }
 
     func start(awaitingMessages: Bool = true) throws {
-        // The hub knows publications from this run only.
+        // The hub uses only publications that it has found in this run.
         settings.replication.messages = StreamCoverage(publication: StreamCoverage.messages)
         let service = try IngestService(settings)
         self.service = service
@@ -75,7 +75,7 @@ final class MessageStage {
         archive = try MessageArchive(archived, logEnd: { service.end }, followed: { service.messagesFollowed })
     }
 
-    /// Waits until the stream covers messages; the stream learns its position only from new changes.
+    /// Waits until the stream covers messages. The stream learns its position only from new changes.
     func awaitMessages() throws {
         let service = service
         #expect(
@@ -161,7 +161,7 @@ final class MessageStage {
         return try #require(answer.wait())
     }
 
-    /// Returns what has become of the log's messages from the offset on.
+    /// Returns the current state of the log's messages from the offset on.
     func revisions(since offset: UInt64) throws -> MessageRevisions? {
         let answer = Awaited<MessageRevisions?>()
         try #require(archive).revisions(since: offset) { answer.set($0) }

@@ -10,7 +10,7 @@ import Testing
 @testable import Ingest
 @testable import Messages
 
-/// Tests of the way in which messages enter the log.
+/// Tests of how messages enter the log.
 @Suite(.within(minutes: 10)) struct MessageStreamTests {
     @Test func `what is inserted is in the log in the order of commits, and what is rolled back is not`() throws {
         let stage = try MessageStage()
@@ -62,7 +62,7 @@ import Testing
         try stage.send("two")
         try stage.start()
         #expect(try stage.logged().map(\.message).texts == ["one", "two"])
-        // The answer comes from the log, because the table is gone. A delete of its rows would be in the log.
+        // The answer is from the log, because the table no longer exists. A delete of its rows would be in the log.
         try stage.database.run("DROP TABLE realtime.messages")
         #expect(try stage.replay() == ["one", "two"])
     }
@@ -116,7 +116,7 @@ import Testing
         #expect(second.since > first.since && second.time > first.time && second.offset > first.offset)
         try stage.send("two")
         #expect(try stage.logged().map(\.message).texts == ["one", "two"])
-        // The table has the message that the log lacks.
+        // The table has the message that is missing from the log.
         #expect(try stage.replay() == ["one", "lost to the log", "two"])
     }
 
@@ -142,7 +142,7 @@ import Testing
     @Test func `large messages, in large transactions, come whole`() throws {
         let stage = try MessageStage()
         try stage.start()
-        // The payloads are stored outside the row, and are numerous enough to be streamed while they are written.
+        // The payloads are stored outside the row, and are so many that the server streams them before the commit.
         try stage.database.run(
             """
             INSERT INTO realtime.messages (topic, extension, payload, event, private)
@@ -183,7 +183,7 @@ import Testing
         try stage.database.run("UPDATE realtime.messages SET event = 'other' WHERE payload IS NOT NULL")
         try stage.database.run("DELETE FROM realtime.messages")
         #expect(try stage.logged().map(\.message).texts == ["one"])
-        // The message is deleted, and no other row was a message.
+        // The message is deleted. No other row was a message.
         #expect(try stage.replay() == [])
         try stage.send("two")
         try stage.catchUp()

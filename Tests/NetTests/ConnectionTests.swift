@@ -4,7 +4,7 @@ import Testing
 
 @testable import Net
 
-/// Tests of a connection's record: its stages, events and what a sweep finds.
+/// Tests of a connection's record: its stages, its events, and the findings of a sweep.
 @Suite(.within(minutes: 1)) struct ConnectionTests {
     private func connection(at now: UInt64 = 1000) -> Connection {
         Connection(descriptor: 5, generation: 1, stage: .open, now: now)
@@ -35,7 +35,7 @@ import Testing
 
     @Test func `silence is found again after each idle limit`() {
         var connection = connection(at: 0)
-        // Rounded up to 3 milliseconds.
+        // The limit is rounded up to 3 milliseconds.
         #expect(connection.activity.setIdleLimit(nanoseconds: 2_000_001) == 3_000_000)
         #expect(connection.sweep(at: 2_999_999, unfinishedLimit: 10) == .nothing(before: 3_000_000))
         #expect(connection.sweep(at: 3_000_000, unfinishedLimit: 10) == .silence(next: 6_000_000))

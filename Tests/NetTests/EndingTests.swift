@@ -42,7 +42,7 @@ import Testing
         let client = try stage.connect()
         try client.send("early")
         #expect(try client.receive(5) == Array("early".utf8))
-        // The text sent within the notice still arrives, exactly once and before the end.
+        // The text that is sent during the notice must still arrive, exactly once and before the end.
         client.finishSending()
         #expect(try client.receiveAll() == Array("late".utf8))
         #expect(stage.diary.waitForEnd() == .byPeer)
@@ -150,7 +150,7 @@ import Testing
 }
 
 @Suite(.within(minutes: 10)) struct SlowReaderTests {
-    /// Sends a frame to all connections; it begins with `[`, ends with `]`, and is made of two pieces.
+    /// Sends a frame of two pieces to all connections. The frame begins with `[` and ends with `]`.
     private func feed(_ stage: Stage, _ ids: [ConnectionID], turn: Int, frame: Int) {
         stage.act { loop in
             let body = [UInt8(ascii: "[")] + [UInt8](repeating: UInt8(97 + turn % 26), count: frame)
@@ -225,7 +225,7 @@ import Testing
         }
         for round in 1...2 {
             for _ in 0..<60 { feed(stage, [id], turn: round, frame: 50_000) }
-            // The loop repeats the report as long as more data is added.
+            // The loop repeats the notice as long as the application adds data.
             #expect(told(.filled(id), times: round) == true)
             let before = stage.diary.all.count { $0 == .drained(id) }
             #expect(before == round - 1, "nothing was taken")

@@ -7,7 +7,7 @@ import System
 import TestSupport
 import Testing
 
-/// Application that consumes whole lines and answers each with its length.
+/// Application that consumes whole lines, and answers each with its length.
 private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSpan) -> Int = { loop, id, bytes in
     var consumed = 0
     for at in 0..<bytes.byteCount where bytes.bytes.unsafeLoad(fromByteOffset: at, as: UInt8.self) == 10 {
@@ -154,7 +154,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
             let all = Array("all".utf8)
             let shared = loop.share(all.span.bytes)
             for id in ids { loop.send(shared, to: id) }
-            // The data arrives before the loop has sent to the last client, and nothing else happens afterwards.
+            // The data arrives before the loop has sent to the last client. Nothing else happens afterwards.
             try? clients[0].send("x")
         }
         #expect(try clients[0].receiveText(4) == "all!")
@@ -222,7 +222,7 @@ private let lineLengths: @Sendable (SocketLoop, ConnectionID, inout MutableRawSp
         let client = try stage.connect()
         let id = try #require(stage.diary.waitForOpened(1))[0]
         try client.send("wait")
-        // Resuming has no effect until the pause has been requested.
+        // A call of resume has no effect before a pause was requested.
         let resumed = Diary()
         for _ in 0..<200 {
             stage.act { loop in

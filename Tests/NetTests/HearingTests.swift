@@ -23,7 +23,7 @@ private struct HandClock: TimeSource {
     func unixMicroseconds() -> Int64 { Int64(now.value / 1000) }
 }
 
-/// Loop with one connection, turned by hand.
+/// Loop with one connection. The test runs its turns.
 private final class Desk {
     let clock = HandClock()
     let diary = Diary()
@@ -51,7 +51,7 @@ private final class Desk {
         StreamSocket.close(peer)
     }
 
-    /// Lets the peer send some bytes.
+    /// Sends some bytes from the peer.
     func comes(_ count: Int = 1) throws {
         let bytes = Array(repeating: UInt8(ascii: "x"), count: count)
         try #require(write(peer, bytes, count) == count)
@@ -75,7 +75,7 @@ private final class Desk {
     }
 }
 
-/// Tests of the time after which a peer was certainly still connected.
+/// Tests of the time until which a peer was certainly connected.
 @Suite(.within(minutes: 2)) struct HearingTests {
     @Test func `what comes was sent after the loop looked last`() throws {
         let desk = try Desk()

@@ -5,7 +5,7 @@ import System
 import TestSupport
 import Testing
 
-/// Tests of the limits on unfinished input: one for all connections together, and one on time.
+/// Tests of the limits on unfinished input: a limit on the bytes of all connections together, and a time limit.
 @Suite(.serialized, .within(minutes: 10)) struct InputBudgetTests {
     private func eventually(_ stage: Stage, _ holds: () -> Bool) -> Bool {
         stage.diary.wait { _ in holds() ? true : nil } ?? false
@@ -29,7 +29,7 @@ import Testing
         #expect(refused == true)
         #expect(stage.diary.waitForEnd() == .inputTooLong)
         #expect(budget.usedBytes <= (2 << 20) + (1 << 20))
-        // The small connection is still open. The memory of the large ones is free again when they close.
+        // The small connection is still open. The memory of the large ones becomes free when they close.
         for client in large { client.close() }
         #expect(eventually(stage) { budget.usedBytes < 200_000 && budget.usedBytes >= 100_000 })
         small.close()
@@ -59,7 +59,8 @@ import Testing
         let stage = try Stage(
             { $0.unfinishedLimit = .milliseconds(300) },
             script: {
-                // Each byte is taken, like pings between the fragments of a message, and the message continues.
+                // The application consumes each byte, as it consumes pings between the fragments of a message. The
+                // message continues.
                 $0.onReceived = { loop, id, bytes in
                     loop.hold(10, for: id, restarting: false)
                     return bytes.byteCount

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Net
 
-/// Tests of the input that a connection keeps, and of the budgets that pay for it.
+/// Tests of the input that a connection keeps, and of the budgets that limit it.
 @Suite(.within(minutes: 1)) struct KeptInputTests {
-    /// Keeps what the application leaves of bytes that it has seen, and returns all kept bytes.
+    /// Keeps the bytes that the application has seen and not consumed. Returns all kept bytes.
     private func keep(_ bytes: [UInt8], from consumed: Int, in input: inout KeptInput, now: UInt64 = 1) -> [UInt8] {
         var seen = bytes
         // SAFETY: the array's bytes stay in place during the call.
@@ -66,7 +66,8 @@ import Testing
         // More of the same message.
         _ = keep(pattern(60), from: 0, in: &input, now: 105)
         #expect(input.dueTime(limit: 10) == 110)
-        // So much more that the input needs other memory: a client that drips bytes gains no time by it.
+        // So many bytes are added that the input needs new memory. A client that sends slowly must gain no time by
+        // that.
         _ = keep(pattern(200), from: 0, in: &input, now: 107)
         #expect(input.dueTime(limit: 10) == 110)
         // One message is complete, and another has begun.

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Net
 
-/// Time that a test sets.
+/// Clock that a test sets.
 private final class SetTime: TimeSource {
     private let nanoseconds = Atomic<UInt64>(0)
 
@@ -16,7 +16,7 @@ private final class SetTime: TimeSource {
     func unixMicroseconds() -> Int64 { 0 }
 }
 
-/// Tests of a loop's time: when it must run, and when it sweeps.
+/// Tests of a loop's clock: when the loop must run, and when it sweeps.
 @Suite(.within(minutes: 1)) struct LoopClockTests {
     private static let second: UInt64 = 1_000_000_000
 

@@ -144,7 +144,7 @@ import Testing
         let batch = Gather(ranges: 10, scratchBytes: 1000)
         backlog.fill(batch, outboxes.arena)
         #expect(batch.byteCount == 3)
-        // The frame of 4, 5 and 6 has begun, so it is sent to its end.
+        // Part of the frame of 4, 5 and 6 is already sent, so the rest must be sent, too.
         #expect(backlogs.drop(index, outboxes.arena) == 3)
         #expect(backlog.byteCount == 2)
         backlogs.release(index, outboxes.arena)
@@ -185,7 +185,7 @@ import Testing
         let large = try addBacklog((1 << 20) + 1, to: &backlogs)
         #expect(backlogs.size(of: large) == .tooLarge)
         #expect(backlogs.size(of: try addBacklog(10, to: &backlogs)) == .small)
-        // With three backlogs each may have a twelfth of the whole.
+        // With three backlogs, each may use a twelfth of the limit.
         #expect(backlogs.size(of: middle) == .filled)
         var few = Backlogs(settings)
         #expect(few.size(of: try addBacklog(100 << 10, to: &few)) == .small)

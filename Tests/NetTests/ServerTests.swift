@@ -40,7 +40,7 @@ import Testing
             $0.ownDescriptorTables = true
         }
         close(ends[1])
-        // The test would wait for ever if a loop kept the other end.
+        // The test would wait without end if a loop kept the other end open.
         var byte: UInt8 = 0
         var entry = pollfd(fd: ends[0], events: Int16(POLLIN), revents: 0)
         #expect(poll(&entry, 1, 20_000) == 1)
@@ -98,7 +98,7 @@ import Testing
         let stage = try Stage {
             $0.loopCount = 2
             $0.backend = backend
-            // With this setting, the clients have this process's whole descriptor table.
+            // With this setting, the clients can use the whole descriptor table of this process.
             $0.ownDescriptorTables = true
         }
         let count = 2400
@@ -127,7 +127,7 @@ import Testing
         let client = try stage.connect()
         _ = try #require(stage.diary.waitForOpened(1))
         stage.server.stopAccepting()
-        // The second action runs in a turn that began after the request.
+        // The second action runs in a turn that began after its request.
         for count in 1...2 {
             stage.act { _ in stage.diary.write(.note("turned")) }
             let turned = stage.diary.wait { entries in
@@ -135,7 +135,7 @@ import Testing
             }
             #expect(turned == true)
         }
-        // Another test's server may use the port by now, and accept the connection.
+        // A server of another test may have the port by now, and accept the connection.
         let other = try? stage.connect()
         try? other?.send("other")
         try client.send("last")

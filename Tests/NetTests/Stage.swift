@@ -5,7 +5,7 @@ import Synchronization
 import System
 import TestSupport
 
-/// Record of the events that an application saw, which a test reads from its own thread.
+/// List of the events that an application has seen. A test reads it from its own thread.
 final class Diary: Sendable {
     enum Entry: Equatable, Sendable {
         case opened(ConnectionID)
@@ -32,7 +32,7 @@ final class Diary: Sendable {
 
     var all: [Entry] { entries.withLock { $0 } }
 
-    /// Waits until the entries answer the question; returns nil if the time limit passes.
+    /// Waits until `question` returns an answer for the entries. Returns nil if the time limit passes.
     @discardableResult
     func wait<Answer>(_ question: ([Entry]) -> Answer?) -> Answer? {
         let deadline = Clock.monotonicNanoseconds() + UInt64(TestClient.patience) * 1_000_000_000
@@ -41,7 +41,7 @@ final class Diary: Sendable {
             if let answer = question(all) { return answer }
             let now = Clock.monotonicNanoseconds()
             guard now < deadline else { return nil }
-            // A metric changes without an entry, so the loop checks the question again at intervals.
+            // A metric changes without an entry, so the question is repeated at intervals.
             _ = pulse.wait(beyond: seen, untilMonotonic: min(deadline, now + 10_000_000))
         }
     }
@@ -61,9 +61,9 @@ final class Diary: Sendable {
     }
 }
 
-/// Application made of closures. By default it sends back all data that it receives.
+/// Application made of closures. By default it returns all data that it receives.
 final class Scripted: SocketApplication, @unchecked Sendable {
-    // The fields belong to the application's loop; tests' threads use `acts` only.
+    // Only the application's loop uses the fields; tests' threads use only `acts`.
     typealias Act = @Sendable (SocketLoop) -> Void
 
     let diary: Diary
@@ -122,7 +122,7 @@ final class Scripted: SocketApplication, @unchecked Sendable {
     }
 }
 
-/// Server with one loop or more, and the parts that tests need with it.
+/// Server with one or more loops, and the objects that tests need with it.
 final class Stage: Sendable {
     let server: SocketServer
     let diary: Diary
@@ -163,7 +163,7 @@ final class Stage: Sendable {
     }
 }
 
-/// Returns bytes whose values show their place.
+/// Returns bytes whose values depend on their positions.
 func pattern(_ count: Int, seed: Int = 0) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: ($0 &+ seed) &* 131 &+ ($0 >> 8)) }
 }

@@ -3,7 +3,7 @@ import Glibc
 import System
 import TestSupport
 
-/// TLS client over a blocking socket, made of OpenSSL alone, so that the hub's session code does not test itself.
+/// TLS client on a blocking socket. It uses only OpenSSL, so that the hub's code is not tested by itself.
 final class TLSClient {
     let socket: TestClient
     private let context: OpaquePointer
@@ -60,7 +60,7 @@ final class TLSClient {
         return bytes
     }
 
-    /// Returns the data up to the server's end inside TLS, or nil if the server sends none.
+    /// Returns the data up to the server's end of the TLS session; nil if the server does not end the session.
     func receiveAll() -> [UInt8]? {
         var all: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 16 << 10)

@@ -38,8 +38,7 @@ import Testing
         }
     }
 
-    /// Checks that a write to a closed connection raises no signal: a signal would end the tests, as it would end an
-    /// app.
+    /// Checks a write to a closed connection: it must not raise a signal, which would end the tests and also an app.
     @Test func `to write to who is gone is an error, not a signal, at either end`() throws {
         try withStage { stage, _ in
             let client = try TLSClient(try stage.connect())

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// Checks that policies read the same values from claims as PostgreSQL, for every content of a token.
+/// Tests that policies read the same values from claims as PostgreSQL does, for every content of a token.
 @Suite(.serialized, .within(minutes: 10)) struct ClaimsOracleTests {
     private static let texts = [
         "", " ", "{}", "null", "[]", "1", #""text""#, "{", #"{"sub": }"#, #"{"sub": null}"#, #"{"sub": ""}"#,

@@ -63,7 +63,7 @@ enum Generated {
     private static func date(_ random: inout SeededRandom, _ clock: String = "") -> String {
         let year = random.pick([1, 4, 44, 100, 400, 1900, 1970, 1999, 2000, 2024, 2026, 9999, 10000, 294_000])
         let date = [padded(year, 4), padded(random.pick([1, 2, 3, 12])), padded(random.pick([1, 2, 28]))]
-        // PostgreSQL allows no such large years BC.
+        // PostgreSQL does not allow such large years BC.
         let era = year < 4000 ? random.pick(["", "", " BC"]) : ""
         return date.joined(separator: "-") + (clock.isEmpty ? "" : " " + clock) + era
     }

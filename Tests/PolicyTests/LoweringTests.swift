@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// Checks that filters and policies become the same predicates, with their parts in the same order in every process.
+/// Tests that filters and policies become the same predicates in every process, with their parts in the same order.
 @Suite(.within(minutes: 5)) struct LoweringTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let columns = [
@@ -56,8 +56,8 @@ import Testing
         #expect(try Self.filter("title=in.(),title=gt.a") == .never)
     }
 
-    /// Checks the order of parts. Swift seeds its hashes anew in each process, so an order taken from hashes would fail
-    /// here.
+    /// Checks the order of parts. Swift uses new hash seeds in each process, so an order that depends on hashes would
+    /// fail.
     @Test func `parts stand in the same order in every process`() throws {
         let written = (0..<8).map { "title.eq.\($0)" }.joined(separator: ",")
         let predicate = try Self.filter("not.or=(\(written))")
@@ -109,7 +109,8 @@ import Testing
         }
     }
 
-    /// Checks that PostgreSQL 12 and later compare a `name` by its collation. The default is C, which compares bytes.
+    /// Checks that PostgreSQL 12 and later compare values of type `name` by the column's collation. The default is C,
+    /// which compares bytes.
     @Test func `names are compared by their collation`() {
         let name = TypeFacts.nameType
         func infix(_ symbol: String, _ collation: Collation) -> Function? {

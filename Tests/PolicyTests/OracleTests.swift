@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// Checks that a predicate's verdict on a row is always PostgreSQL's verdict.
+/// Tests that a predicate's verdict on a row is always PostgreSQL's answer.
 @Suite(.serialized, .within(minutes: 10)) struct OracleTests {
     @Test(arguments: seeds(2)) func `every verdict is PostgreSQL's`(seed: Seed) throws {
         let oracle = try Oracle(seed: seed)
@@ -13,7 +13,7 @@ import Testing
         #expect(oracle.asked > 0 && oracle.asked * 2 < oracle.cases)
     }
 
-    /// Checks another database encoding, only with texts that this encoding can represent: others are no values there.
+    /// Checks another database encoding, with texts that this encoding can represent.
     @Test(arguments: ServerEncoding.others) func `every verdict is that of a database in another encoding`(
         encoding: ServerEncoding
     ) throws {
@@ -126,7 +126,7 @@ final class Oracle {
         }
     }
 
-    /// Returns the subject's values in the form in which a change stores them.
+    /// Returns the subject's values in the form in which changes store them.
     private func rows(of subject: Subject) throws -> [String?] {
         var texts: [String?] = [nil]
         for value in subject.values {
@@ -135,7 +135,7 @@ final class Oracle {
         return texts
     }
 
-    /// True if the text is a value of the type, also in an encoding that lacks some characters.
+    /// True if the database accepts the text as a value of the type. Its encoding may lack some characters.
     private func takes(_ text: String, _ type: String = "text") -> Bool {
         encoding == .utf8
             || (try? database.connection.query("SELECT $1::text, CAST($1::text AS \(type))", [text])) != nil
@@ -195,7 +195,7 @@ final class Oracle {
         return try database.connection.query(sql, ["{" + texts.joined(separator: ",") + "}"] + values).values.map(\.[0])
     }
 
-    /// Returns the filter in SQL, from the protocol's table of operators and independent of the SQL in the Policy
+    /// Returns the filter in SQL. It follows the protocol's table of operators, and does not use the SQL of the Policy
     /// module.
     static func sql(_ condition: FilterCondition, _ subject: Subject, row: String, _ value: String) -> String {
         let not = condition.isNegated ? "NOT " : ""

@@ -75,7 +75,7 @@ private func row(
         #expect(throws: Never.self) { try check("id=in.(\(hundred))") }
         let refusal = #expect(throws: FilterRefusal.self) { try check("id=in.(\(hundred),101)") }
         #expect(refusal?.message == "too many values for `in` filter. Maximum 100")
-        // PostgreSQL reads an escape outside of quotes.
+        // PostgreSQL interprets an escape outside of quotes.
         let asked = try check("name=in.(a\\,\(hundred))")
         #expect(asked.literals.map(\.typeName) == ["text[]"])
         #expect(throws: FilterRefusal.self) { try Predicate(asked, canonical: ["{a,\(hundred)}"]) }
@@ -159,7 +159,7 @@ private func row(
         #expect(try predicate("or=(id.lt.3,and(id.gt.5,id.lte.9))").access == range(nil, 9))
         #expect(try predicate("or=(id.lt.3,price.lt.3)").access == .scan)
         #expect(try predicate("id=gt.1,name=eq.x").access == keys([(1, .asIs, "x")]))
-        // A range bounded on both sides is assumed to be narrower.
+        // A range with both bounds is assumed to be narrower.
         #expect(try predicate("price=lt.3,id=gt.1,id=lt.9").access == range(1, 9))
     }
 
@@ -171,7 +171,7 @@ private func row(
         #expect(try predicate("name=like.abc%").isDecidedByAccess)
         #expect(try predicate("name=like.a\\%c_d%").access == prefix("a%c"))
         #expect(try !predicate("name=like.a\\%c_d%").isDecidedByAccess)
-        // A long prefix is looked up by its first 48 bytes, and the pattern is then compared.
+        // A long prefix is looked up by its first 48 bytes. The whole pattern is compared afterwards.
         let long = String(repeating: "x", count: 50)
         #expect(try predicate("name=like.\(long)%").access == prefix(String(repeating: "x", count: 48)))
         #expect(try !predicate("name=like.\(long)%").isDecidedByAccess)
@@ -209,7 +209,7 @@ private func row(
         #expect(Set(numbers).count > texts.count / 2)
     }
 
-    /// Checks that a text that cannot be compared may lie in any range: PostgreSQL decides.
+    /// Checks texts that cannot be compared, so that they may be in any range: PostgreSQL must decide.
     @Test(arguments: ["", "x", "24444444444444x45%", "1234567890123456 ", "-", "1e5x", "0044-03-15 XY"])
     func `what is no value stands nowhere`(text: String) {
         for form in [OrderForm.integer, .numeric, .float4, .float8, .date, .timestamp] {
@@ -245,7 +245,7 @@ private func row(
         #expect(Predicate.always.isDecidedByAccess)
     }
 
-    /// Checks that a condition on an absent column is neither true nor false: nobody knows the row's value.
+    /// Checks a condition on a missing column. It is neither true nor false, because the value is unknown.
     @Test func `what rests on an absent column is asked about, also negated`() throws {
         for text in [
             "id=eq.7", "id=not.eq.7", "id=is.null", "id=not.is.null", "id=isdistinct.1", "or=(name.eq.z,id.eq.7)",
@@ -272,8 +272,8 @@ private func row(
         #expect(try predicate("id=in.(7,NULL)").verdict(row()) == .yes)
     }
 
-    /// Truth table: done.is.true is yes, done.is.false no, id.gt.0 unknown (NULL), name.gt.a ask (its order is not
-    /// known here).
+    /// Truth table with these conditions: done.is.true is yes, done.is.false is no, id.gt.0 is unknown (NULL), and
+    /// name.gt.a must be asked, because the hub does not know its order.
     static let table: [(String, Verdict)] = [
         ("and=(done.is.true,done.is.true)", .yes), ("and=(done.is.true,done.is.false)", .no),
         ("and=(done.is.true,id.gt.0)", .unknown),

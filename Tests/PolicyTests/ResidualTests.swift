@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// Tests of policies for one holder: partial evaluation, and the resulting predicates.
+/// Tests of policies for one holder: their partial evaluation, and the predicates that result from it.
 @Suite(.within(minutes: 5)) struct ResidualTests {
     private static let me = "8b2e8ba0-0000-4000-8000-000000000001"
     private static let other = "8b2e8ba0-0000-4000-8000-000000000002"
@@ -115,7 +115,7 @@ import Testing
     }
 }
 
-/// Terms in the form in which the compiler makes them.
+/// Terms as the policy compiler makes them.
 enum Policies {
     static let uuid = TypeFacts(oid: 2950, name: "uuid")
 
@@ -168,7 +168,7 @@ enum Policies {
         return residual.predicate(keys: [], asker: asker, settings: .forTests)
     }
 
-    /// PostgreSQL's answers for claims that are not simple.
+    /// PostgreSQL's answers for claims that are not simple values.
     private static let answered: [AskedTerm: AskedAnswer] = [
         AskedTerm(sql: "auth.uid()", type: uuid, isBuiltIn: false): .failed
     ]

@@ -1,7 +1,7 @@
 import Bytes
 import Policy
 
-/// A column's value in a row of a test.
+/// Value of a column in a test's row.
 enum TestValue: Sendable, Hashable {
     case absent
     case null
@@ -9,12 +9,12 @@ enum TestValue: Sendable, Hashable {
 }
 
 extension Predicate {
-    /// Returns the verdict on a row of these values, by slot.
+    /// Returns the verdict on a row with these values, by column index.
     func verdict(_ values: [TestValue], moment: Int64? = nil) -> Verdict {
         of(values, moment) { verdict(on: $0) }
     }
 
-    /// Returns the verdict of the filter alone on such a row.
+    /// Returns the verdict of the filter alone on a row with these values.
     func filterVerdict(_ values: [TestValue]) -> Verdict {
         of(values, nil) { filterVerdict(on: $0) }
     }
@@ -39,7 +39,7 @@ extension Predicate {
         return verdict(row)
     }
 
-    /// True if a row of these values has one of the keys by which the index finds the predicate.
+    /// True if a row with these values has one of the keys by which the index finds the predicate.
     func isReached(by values: [TestValue]) -> Bool {
         switch access {
         case .never: return false

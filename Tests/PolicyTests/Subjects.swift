@@ -1,16 +1,16 @@
 import Policy
 import TestSupport
 
-/// A column type with the values it is tried on.
+/// Column type with the values on which it is tested.
 struct Subject: Sendable {
     var column: ColumnFacts
     /// Type name in SQL, without a length.
     var sqlType: String
     var sqlCollation = ""
-    /// Valid values of the type, as a client might write them.
+    /// Valid values of the type, as clients might write them.
     var values: [String]
     var operators: [FilterOperator] = Subject.ordering
-    /// Operators that the hub always evaluates itself.
+    /// Operators that the hub always evaluates itself, without asking PostgreSQL.
     var neverAsks: Set<FilterOperator> = Set(Subject.ordering)
 
     static let equality: [FilterOperator] = [.eq, .neq, .in, .isdistinct]
@@ -35,7 +35,7 @@ extension Subject {
     static let all: [Subject] =
         numbers + texts.compactMap { hasICU ? $0 : $0.withoutICU } + times + others + arrays + [jsonb]
 
-    /// True if the server was built with ICU. Collations of ICU are tested only then.
+    /// True if the server was built with ICU. ICU collations are tested only in this case.
     private static let hasICU = (try? TestServer.hasICU()) ?? false
     private var withoutICU: Subject? {
         if sqlCollation.contains("nocase") { return nil }
@@ -46,12 +46,12 @@ extension Subject {
         return plain
     }
 
-    /// True if its type and its collation exist in every database encoding.
+    /// True if the type and the collation exist in every database encoding.
     var isOfEveryEncoding: Bool {
         column.type.oid < 16_384 && (sqlCollation.isEmpty || sqlCollation == " COLLATE \"C\"")
     }
 
-    /// SQL that creates the collation used by one of the subjects.
+    /// SQL that creates the collation of one of the subjects.
     static let collationSQL =
         hasICU
         ? "CREATE COLLATION public.nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);" : ""

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Policy
 
-/// Type as terms and as SQL describe it, with values to test.
+/// Type for terms and for SQL, with values to test.
 struct Kind: Sendable {
     var type: TypeFacts
     var collation: Collation
@@ -41,7 +41,7 @@ struct Kind: Sendable {
     }
 }
 
-/// Asks PostgreSQL for the results of expressions, including errors.
+/// Source of expected results: it evaluates expressions in PostgreSQL, including their errors.
 final class TermOracle {
     let database: TestDatabase
     var random: SeededRandom
@@ -115,7 +115,7 @@ final class TermOracle {
         }
     }
 
-    /// Compares a function's results for some values with PostgreSQL's results.
+    /// Compares a function's results with PostgreSQL's results, for some values.
     func examine(_ function: Function, _ kinds: [Kind], _ expression: String, limit: Int = 60) throws {
         let candidates = try kinds.map { try values($0) }
         guard candidates.allSatisfy({ !$0.isEmpty }) else { return }
@@ -145,8 +145,7 @@ final class TermOracle {
         #expect(same, "\(expression) of \(row): PostgreSQL says \(answer), we say \(own)")
     }
 
-    /// True if both results are equal. A numeric may have other zeros at the end of its fraction, so numerics are
-    /// compared.
+    /// True if both results are equal. Numerics are compared as numbers, because the fraction may end in other zeros.
     private static func isSame(_ own: String, _ answer: String, _ function: Function) -> Bool {
         guard function.result.oid == TypeOID.numeric, own.hasPrefix("V"), answer.hasPrefix("V") else {
             return own == answer

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Policy
 
-/// Checks that whole terms, and the predicates made from them, give PostgreSQL's results for rows.
+/// Tests that whole terms, and the predicates made from them, give PostgreSQL's results for rows.
 @Suite(.serialized, .inChain(minutes: 10)) struct TermOracleTests {
     @Test(arguments: seeds(3)) func `terms are PostgreSQL's expressions`(seed: Seed) throws {
         var trees = try TermTrees(seed: seed)
@@ -25,7 +25,7 @@ import Testing
     }
 }
 
-/// Term together with the same expression in SQL.
+/// Term with the same expression in SQL.
 struct Written {
     var term: Term
     var sql: String
@@ -33,7 +33,7 @@ struct Written {
     var collation: Collation
 }
 
-/// Random terms over columns of many types.
+/// Generator of random terms over columns of many types.
 struct TermTrees {
     let oracle: TermOracle
     private let kinds: [Kind]
@@ -305,7 +305,7 @@ struct TermTrees {
         case (.notYes, let answer): #expect(answer != "Vt", "\(what)")
         case (.yes, "Vt"), (.failed, "E2"): break
         case (.no, "Vf"), (.unknown, "N"): break
-        // Every term that never holds becomes the same predicate.
+        // Every term that can never be true becomes the same predicate.
         case (.no, "N"), (.no, "E2"):
             #expect(predicate == .never || isOfOrder(answer, written), "\(what)")
         // This difference is allowed only if the parts may be evaluated in another order.

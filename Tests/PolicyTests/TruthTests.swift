@@ -4,7 +4,7 @@ import Testing
 
 @testable import Policy
 
-/// Tests of the complete truth table with NULL, errors and questions for PostgreSQL, against every possible answer.
+/// Tests of the complete truth table, with NULL, errors, and questions for PostgreSQL with every possible answer.
 @Suite(.within(minutes: 5)) struct TruthTests {
     /// Small expression. Each `asked` is a separate question.
     indirect enum Expression: Sendable {
@@ -82,7 +82,7 @@ import Testing
         .binary(kind, .value(left), .value(right))
     }
 
-    /// Checks the expression as a predicate's program, as a simplified predicate, and as a term.
+    /// Checks the expression in three forms: as a predicate's program, as a simplified predicate, and as a term.
     private static func check(_ expression: Expression) throws {
         let outcomes = expression.outcomes
         for verdict in [
@@ -114,7 +114,7 @@ extension TruthTests.Expression {
 
     private static func all(_ left: Truth, _ right: Truth) -> Truth { isBefore(left, right) ? left : right }
 
-    /// Results that are possible for the different answers of PostgreSQL.
+    /// Results that are possible, depending on PostgreSQL's answers.
     var outcomes: Set<Truth> {
         switch self {
         case .value(.ask): [.no, .unknown, .yes, .failed]
@@ -149,7 +149,7 @@ extension TruthTests.Expression {
 
     /// Predicate of the expression without any simplification.
     var asWritten: Predicate {
-        // A constant alone would become no program, so another part is added.
+        // A constant alone has no program, so another part is added.
         Predicate(.all([node, .constant(.yes)]), asker: 1, settings: .forTests)
     }
 

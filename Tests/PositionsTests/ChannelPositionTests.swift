@@ -6,7 +6,7 @@ import Testing
 
 @testable import Positions
 
-/// Conversations with the machine: events go in, and the actions that come out are compared.
+/// Tests of the state machine of a channel's position. They pass events to it and compare the actions that it returns.
 @Suite(.within(minutes: 1)) struct ChannelPositionTests {
     typealias Action = ChannelPosition.Action
 
@@ -225,7 +225,7 @@ import Testing
         }
         #expect(channel.position(view(20, nil)) == Self.at(20), "the log goes on in another epoch there")
         #expect(channel.position(view(20, 2)) == Self.at(20, epoch: 2))
-        // A pass that began earlier, in another epoch, has not come to the channel's position.
+        // A catch-up pass that began earlier, in another epoch, has not reached the channel's position.
         #expect(channel.position(view(10, 0)) == Self.at(20))
         #expect(channel.position(view(25, 2)) == Self.at(25, epoch: 2))
     }
@@ -262,7 +262,7 @@ import Testing
         var channel = Self.live(10)
         #expect(channel.take(.commitHidden(nil)) == [])
         #expect(channel.isServed && channel.holds.isEmpty)
-        // A full socket holds it as soon as it is parked for another reason.
+        // A full socket holds the channel as soon as it is parked for another reason.
         #expect(channel.take(.socketFull(nil)) == [])
         #expect(channel.take(.answersOverflowed(Self.reader(20))) == [.park(Self.at(20))])
     }

@@ -38,7 +38,7 @@ import Testing
         #expect(receipt.own == 4 && receipt.pinged == .offset(6))
         receipt.noteAnswer()
         #expect(receipt.own == 6)
-        // A channel that is tracked by itself already keeps what its own ping asks about.
+        // A channel that is tracked individually already stores the offset to which its own ping refers.
         receipt.notePing(about: .offset(9), hasItAll: true)
         receipt.separate(acknowledged: 1, asked: 12)
         #expect(receipt.own == 6 && receipt.pinged == .offset(9))

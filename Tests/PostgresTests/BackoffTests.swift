@@ -42,7 +42,7 @@ import Testing
         #expect(second.next() <= Limits.reconnectBackoffInitial * 1.2)
         #expect(first.left(until: .max) ?? .zero > .seconds(3600))
         #expect(second.left(until: .max) ?? .zero <= Limits.recoveryInterval * 2)
-        // A connection that continues to work is no news.
+        // A connection that was working already does not end the pauses of other connections.
         first.reached()
         #expect(!second.isCutShort)
         #expect(second.left(until: .max) != nil)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Postgres
 
-/// Tests that play the server at the other end of a pair of sockets.
+/// Tests in which the test itself is the server, at the other end of a socket pair.
 @Suite(.within(minutes: 5)) struct CopyStreamTests {
     private final class Pair {
         let ours: Int32

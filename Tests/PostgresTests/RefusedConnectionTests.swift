@@ -3,7 +3,7 @@ import Testing
 
 @testable import Postgres
 
-/// Tests of the facts about a refused connection.
+/// Tests of the facts that are read from a refused connection.
 @Suite(.within(minutes: 5)) struct RefusedConnectionTests {
     private static let place = #"connection to server at "127.0.0.1", port 5432 failed: "#
 
@@ -20,7 +20,7 @@ import Testing
                     + "SCHWERWIEGEND:  3D000: Datenbank »nowhere« existiert nicht\nLOCATION:  InitPostgres, postinit.c:986\n",
                 "3D000", place + "SCHWERWIEGEND:  Datenbank »nowhere« existiert nicht"
             ),
-            // libpq tried with TLS and without; the second attempt counts.
+            // libpq has tried with TLS and without. The second attempt counts.
             (
                 place + "FATAL:  28000: no entry, SSL on\nLOCATION:  a, b.c:1\n" + place
                     + "FATAL:  53300: sorry\nLOCATION:  a, b.c:1\n",
@@ -32,7 +32,7 @@ import Testing
                 place + "Connection refused; Is the server running on that host and accepting TCP/IP connections?"
             ),
             ("", nil, ""), ("FATAL:  28P0", nil, "FATAL:  28P0"), (":  28P01: ", "28P01", ":  "),
-            // The server's text may later contain a part that looks like a code.
+            // A later part of the server's text may look like a code.
             ("FATAL:  57P03: starting:  28P01: x\n", "57P03", "FATAL:  starting:  28P01: x"),
             ("FATAL:  28p01: in small letters it is none\n", nil, "FATAL:  28p01: in small letters it is none"),
         ] as [(String, String?, String)])

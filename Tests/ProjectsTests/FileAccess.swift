@@ -2,7 +2,7 @@ import Glibc
 
 struct NoSuchFile: Error {}
 
-/// Returns the access mode of a file, as `chmod` counts it.
+/// Returns the access mode of a file, as the number that `chmod` accepts.
 func accessMode(_ path: String) throws -> UInt32 {
     var status = stat()
     guard stat(path, &status) == 0 else { throw NoSuchFile() }

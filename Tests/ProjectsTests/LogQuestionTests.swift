@@ -57,8 +57,8 @@ import WebSocket
     private func run(_ script: String, for client: WaitingClient, log: String) throws -> QuestionRun {
         let program = TemporaryDirectory.make("program") + "/answer"
         try Data("#!/bin/sh\n\(script)\n".utf8).write(to: URL(fileURLWithPath: program + ".text"))
-        // Written by another process: one that this process starts for another test at this moment would keep the file
-        // open for writing, and nobody could run it.
+        // Another process writes the file. Otherwise, a process that this one starts for another test at the same time
+        // would hold the file open for writing, and then it could not be run.
         let installing = try ChildProcess(["/usr/bin/install", "-m", "755", program + ".text", program])
         #expect(installing.wait(milliseconds: 30_000) == .exited(0))
         return QuestionRun(
@@ -67,7 +67,7 @@ import WebSocket
             client: client)
     }
 
-    /// Ends the question's process, which would take a processor from other questions.
+    /// Checks that a question's process ends with its client. It would use a processor that other questions need.
     @Test func `a question ends with the client that asked it`() throws {
         let log = TemporaryDirectory.make("data") + "/log"
         try FileManager.default.createDirectory(atPath: log, withIntermediateDirectories: true)
@@ -80,7 +80,7 @@ import WebSocket
         // A question that takes too long is answered with 503.
         #expect(answer.wait() == .internalServerError)
         thread.join()
-        // A question that waits for its turn is not begun.
+        // A question whose client has gone while it waits for its turn is not started.
         #expect(try self.run("exit 0", for: client, log: log).answer().status == .internalServerError)
         #expect(try self.run("exit 0", for: WaitingClient(), log: log).answer().status == .ok)
     }

@@ -76,7 +76,7 @@ import WebSocket
                                 .replacing("{signal}", with: "mark")),
                         at: stageTime)?.status
                     != .notFound
-                // Every readable resource also accepts HEAD.
+                // Every resource that accepts GET also accepts HEAD.
                 let wanted = described.contains {
                     $0.path == path && ($0.method == method || ($0.method == "GET" && method == "HEAD"))
                 }
@@ -97,7 +97,7 @@ import WebSocket
 }
 
 @Suite(.within(minutes: 5)) struct HostileDescriptionTests {
-    /// Checks that any body is described or refused, and none ends the program.
+    /// Checks that any body is accepted or refused, and that none ends the program.
     @Test(arguments: seeds(20))
     func `outlives any body`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)

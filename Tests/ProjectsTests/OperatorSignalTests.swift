@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func `rows that are none are refused with what is wanted`() {
-        // Each member is missing in turn, or has another value.
+        // Each member in turn is missing or has another value.
         for index in Self.members.indices {
             var fewer = Self.members
             fewer.remove(at: index)

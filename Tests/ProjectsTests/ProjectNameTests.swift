@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-/// Rules for project names, secrets and addresses: a description that cannot work is refused.
+/// Tests of the rules for project names, secrets and addresses: the hub must refuse a description that cannot work.
 @Suite(.within(minutes: 5)) struct ProjectNameTests {
     private static let good = [
         "a", "shop", "s-1", "s_1", "7", "a7", "7a", "xn--w-uga", "abcdefghijklmnopqrst",
@@ -26,7 +26,7 @@ import WebSocket
     @Test func `a new project's name is the first label of a host`() throws {
         for name in Self.good { #expect(try mistakes(tenant(name)) == nil, "\(name)") }
         for name in Self.bad { #expect(try mistakes(tenant(name))?.contains("external_id") == true, "\(name)") }
-        // An existing project is changed under its own name.
+        // An existing project is changed and keeps its name.
         var old = try recorded(tenant("app"))
         old = ProjectRecord(
             id: old.id, externalID: "Sh.op", insertedAt: 0, updatedAt: 0, fields: old.fields, extensions: old.extensions
@@ -56,7 +56,7 @@ import WebSocket
             let said = try mistakes(tenantText().replacing(usual, with: secret(count)))
             #expect(said == (isGood ? nil : #"{"errors":{"jwt_secret":["must have 32 bytes or more"]}}"#), "\(count)")
         }
-        // A weak secret that was stored earlier may be repeated, but not be set anew.
+        // A weak secret that was stored earlier may be sent again, but not a new one.
         var old = try recorded(tenantText())
         old.fields["jwt_secret"] = .string("short")
         #expect(try mistakes(#"{"external_id":"app","jwt_secret":"short"}"#, replacing: old) == nil)
@@ -112,14 +112,14 @@ import WebSocket
             }
         }
         #expect(try put("s-1"))
-        // These names give the same slot: by their letters, or by their first 63 bytes.
+        // These names give the same slot, because of their letters or their first 63 bytes.
         #expect(try !put("s_1") && put("s_1", host: "other.example"))
         let long = String(repeating: "x", count: 60)
         #expect(try put(long + "a") && !put(long + "b"))
         #expect(try put(long + "b", #","slot_name":"mine""#) && !put("third", #","slot_name":"mine""#))
-        // The slot belongs to the settings' own project, also in another database of the server.
+        // The slot belongs to the project of the settings, even if another database of the server is named.
         #expect(try !put("fourth", #","slot_name":"tidewire""#))
-        // The same project is stored again, and another one after its removal.
+        // The same project is stored again. After its removal, another one may use the slot.
         #expect(try put("s-1"))
         #expect(try store.remove("s-1") != nil)
         #expect(try put("fourth", #","slot_name":"tidewire_s_1""#))

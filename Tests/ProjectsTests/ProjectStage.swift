@@ -6,7 +6,7 @@ import WebSocket
 @testable import Projects
 @testable import Settings
 
-/// Time of these tests in Unix seconds.
+/// Current time of these tests, in seconds since 1970.
 let stageTime: Int64 = 1_800_000_000
 
 let stageDefaults = ProjectDefaults(
@@ -26,7 +26,7 @@ func extensionText(_ settings: String = databaseSettings, type: String = "postgr
 
 let stageSecret = "s3cret-of-thirty-two-bytes-or-more"
 
-/// Returns a `tenant` object from which a project can be created.
+/// Returns a `tenant` object that is enough to create a project.
 func tenantText(_ name: String = "app", _ more: String = "") -> String {
     #"{"external_id":"\#(name)","jwt_secret":"\#(stageSecret)","extensions":[\#(extensionText())]\#(more)}"#
 }

@@ -13,7 +13,7 @@ import Testing
         try ProjectStore(in: directory, key: key.map { Secret($0) })
     }
 
-    /// Returns the reason why the store does not open; nil if it opens.
+    /// Returns the reason for which the store does not open; nil if it opens.
     private func complaint(_ key: String? = nil) -> String? {
         do throws(ProjectStoreError) {
             _ = try open(key)

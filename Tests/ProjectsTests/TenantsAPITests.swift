@@ -48,7 +48,7 @@ import WebSocket
 
     private func text(_ response: HTTPResponse?) -> String { String(decoding: response?.body ?? [], as: UTF8.self) }
 
-    /// Stores an accepted description like the hub, and returns the response.
+    /// Stores an accepted description as the hub does, and returns the response.
     private func carryOut(_ operation: TenantsOperation?) throws -> HTTPResponse {
         guard case .upsert(let description) = operation else { throw NoRequest() }
         let applied = try store.apply(description, configured: own, stageDefaults, at: stageTime)
@@ -189,7 +189,7 @@ import WebSocket
         var health = ProjectHealth(
             isDatabaseConnected: false, isReplicating: false, clients: 3, region: "us-east-1", node: "tidewire@h")
         #expect(!health.isHealthy)
-        // No connected client makes a project healthy while its database is away.
+        // A project without connected clients is not healthy while its database is unreachable.
         health.clients = 0
         #expect(!health.isHealthy)
         health.isDatabaseConnected = true
@@ -242,7 +242,7 @@ import WebSocket
         #expect(try admits(OperatorGate([Secret("a")], withdrawn: nil, clients: Secret("b")), claims))
     }
 
-    /// Refuses tokens that live too long: whoever finds a token can use it until it expires.
+    /// Checks that the hub refuses tokens with a long life. Whoever finds a token can use it until it expires.
     @Test func `takes no token that does not end, or not in a lifetime`() throws {
         let gate = OperatorGate([Secret("a")], withdrawn: nil, clients: nil)
         for end in [
@@ -251,7 +251,7 @@ import WebSocket
             #expect(try !admits(gate, "{\(end)}"), "\(end)")
         }
         #expect(try admits(gate, #"{"exp":2200000000}"#))
-        // A scraper's token may be without an end.
+        // The token of a metrics scraper may have no expiry.
         let metrics = OperatorGate([Secret("a")], within: nil, withdrawn: nil, clients: nil)
         #expect(try admits(metrics, "{}"))
     }

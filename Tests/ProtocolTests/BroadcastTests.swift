@@ -36,7 +36,7 @@ struct SentFrame: Equatable {
             joinRef: joinRef)
     }
 
-    /// Returns the frames that receivers of both versions get for a client's frame.
+    /// Returns the frames that receivers of both protocol versions get for a client's frame.
     private func relay(_ frame: [UInt8], isBinary: Bool, from version: SerializerVersion) throws -> [SentFrame] {
         var decoder = MessageDecoder(maximumTopicBytes: 1024, maximumRefBytes: 64)
         if isBinary { return try frames(of: try decoder.decodeBinary(frame.span.bytes, version)) }

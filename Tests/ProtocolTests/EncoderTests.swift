@@ -181,7 +181,7 @@ func written(_ write: (inout ByteWriter) -> Void) -> String {
                 == #"[null,null,"realtime:room:1","DELETE",{}]"#)
     }
 
-    /// Checks trap 6: clients can read the output for any topic and refs.
+    /// Checks that clients can read the output for any topic and refs (trap 6 of the specification).
     @Test(arguments: [SerializerVersion.v1, .v2])
     func `what is written is read again the same`(version: SerializerVersion) throws {
         for topic in ["realtime:a", "realtime:\"\\\n\u{1}é🙂", "realtime:a,b]}", ""] {

@@ -83,7 +83,8 @@ import Testing
         #expect(join(#"{"config":{"tidewire":{"moves":7}}}"#).advice.count == 1)
     }
 
-    /// Checks filters with several conditions: each client drops a part that it does not know, and each another part.
+    /// Checks filters with several conditions. Clients drop the conditions that they do not know, and they know
+    /// different ones.
     @Test(arguments: [
         ("status=eq.OPEN OR x=eq.1", "OPEN OR x=eq.1"), ("status=eq.OPEN AND n=not.gt.3", "OPEN AND n=not.gt.3"),
         ("a=eq.1&b=eq.2", "1&b=eq.2"), ("a=eq.1, b=in.(1,2)", nil), ("a=like.x;b=is.null", "x;b=is.null"),
@@ -197,7 +198,7 @@ import Testing
         let request = join(#"{"config":{"postgres_changes":[{},{},{}]}}"#, maximumBindings: 2)
         #expect(request.hasTooManyBindings && request.bindings.count == 2)
         #expect(!join(#"{"config":{"postgres_changes":[{},{}]}}"#, maximumBindings: 2).hasTooManyBindings)
-        // Of two members of that name the last one counts.
+        // If a member occurs twice, the last one counts.
         let again = join(#"{"config":{"postgres_changes":[{},{},{}],"postgres_changes":[{}]}}"#, maximumBindings: 2)
         #expect(!again.hasTooManyBindings && again.bindings.count == 1)
     }
@@ -281,7 +282,7 @@ import Testing
 
     @Test func `ids of many different bindings differ`() {
         let ids = (0..<2000).compactMap { binding(#"{"table":"t","filter":"id=eq.\#($0)"}"#)?.id }
-        // Of 2000 numbers below 2^31, chance alone makes two equal once in a thousand such tests.
+        // Chance alone makes two of 2000 numbers below 2^31 equal in one of a thousand such tests.
         #expect(Set(ids).count >= 1999 && ids.allSatisfy { $0 > 0 && $0 < 1 << 31 })
     }
 }

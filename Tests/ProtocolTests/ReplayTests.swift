@@ -50,7 +50,7 @@ import Testing
         #expect(
             resumption(#""ffffffffffffffff.18446744073709551615""#)
                 == .from("ffffffffffffffff.18446744073709551615"))
-        // Only code that knows the log decides whether the text is a position.
+        // Only code that knows the log can decide if the text is a position.
         #expect(resumption(#""soon""#) == .from("soon") && resumption(#""""#) == .from(""))
         #expect(join(#"{"config":{}}"#).resumption == .none && resumption("null") == .none)
     }

@@ -7,7 +7,7 @@ import Testing
     @Test func `the time between commits is what it was, divided`() {
         var pacer = Pacer(.times(2))
         #expect(pacer.wait(for: 10_000_000, now: 500) == 0)
-        // The change comes two seconds later, at twice the speed.
+        // The change was committed two seconds later, and the speed is doubled.
         #expect(pacer.wait(for: 12_000_000, now: 500) == 1_000_000_000)
         #expect(pacer.wait(for: 12_000_000, now: 400_000_500) == 600_000_000)
         #expect(pacer.wait(for: 12_000_000, now: 1_000_000_500) == 0)

@@ -6,7 +6,7 @@ import Testing
 @testable import History
 @testable import Replaying
 
-/// Column type, with random values of the type from PostgreSQL.
+/// Column type, with an SQL expression for random values of it.
 private struct KindOfValue {
     /// Type in CREATE TABLE, and the SQL that makes a random value.
     let type: String
@@ -73,7 +73,7 @@ private struct KindOfValue {
 }
 
 @Suite(.within(minutes: 5)) struct RowStatementsTests {
-    /// Table with columns of some types, and its rows in the log's form.
+    /// Table with columns of some types, and its rows as the log has them.
     private struct Stage {
         let database: TestDatabase
         let relation: Relation

@@ -8,7 +8,7 @@ import Testing
 @Suite(.within(minutes: 5)) struct TableOrderTests {
     private static func table(_ number: Int) -> TableName { TableName(schema: "s", name: "t\(number)") }
 
-    /// Returns the tables that each table refers to, directly or through others.
+    /// Returns, for each table, the tables to which it refers directly or through others.
     private static func reachable(_ count: Int, _ references: [(Int, Int)]) -> [Set<Int>] {
         var reached = (0..<count).map { from in Set(references.filter { $0.0 == from }.map(\.1)) }
         for _ in 0..<count {
@@ -28,7 +28,7 @@ import Testing
             (Int.random(in: 0..<count, using: &random), Int.random(in: 0..<count, using: &random))
         }
         let given = (0..<count).map(Self.table).shuffled(using: &random)
-        // A table that is not wanted affects no other's place.
+        // A table that is not wanted does not affect the place of another.
         let known =
             references.map { TableOrder.Reference(Self.table($0.0), to: Self.table($0.1)) } + [
                 TableOrder.Reference(Self.table(0), to: TableName(schema: "other", name: "t1"))

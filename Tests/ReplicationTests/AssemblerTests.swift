@@ -99,7 +99,7 @@ import Testing
             PgOutput.begin(commit: 100), Table.orders(), PgOutput.insert(Table.orders, [1, "old", nil]),
             PgOutput.logical("p", []), PgOutput.commit(100, end: 130))
         #expect(talk.sink.transactions.isEmpty && talk.sink.advances.isEmpty)
-        // Records do not overlap: this one begins at the end of the last one, and is new.
+        // WAL records do not overlap. This one begins at the end of the last one, so it is new.
         try talk.hear(
             PgOutput.begin(commit: 130), PgOutput.insert(Table.orders, [2, "new", nil]),
             PgOutput.commit(130, end: 160))
@@ -274,7 +274,7 @@ import Testing
     @Test func `rows that cannot be told apart share one key`() throws {
         let unkeyed = RowKey.unkeyed(table: auditKey)
         #expect(try keys(Table.audit(), PgOutput.insert(Table.audit, ["line"])) == [auditKey, unkeyed])
-        // REPLICA IDENTITY FULL alone is not a key: two rows may be equal.
+        // REPLICA IDENTITY FULL alone gives no key, because two rows may be equal.
         #expect(
             try keys(Table.notes(), PgOutput.insert(Table.notes, ["1", "x"]))
                 == [notesKey, RowKey.unkeyed(table: notesKey)])
@@ -285,7 +285,7 @@ import Testing
         #expect(keys == [ordersKey, RowKey.unkeyed(table: ordersKey)])
     }
 
-    /// Checks the keys of a truncation, which removes every row: a search for any row must find the truncation.
+    /// Checks the keys of a truncation. It removes every row, so a search for any row must find it.
     @Test func `a truncate is a change of every row`() throws {
         let keys = try keys(Table.orders(), PgOutput.truncate([Table.orders]))
         #expect(keys == [ordersKey, RowKey.unkeyed(table: ordersKey)])
@@ -317,7 +317,7 @@ import Testing
 
     private func row(_ table: UInt64, _ key: String...) -> UInt64 { RowKey.row(table: table, key: key) }
 
-    /// Returns the keys of rows and tables; each part has its transaction's own keys in addition.
+    /// Returns the keys of rows and tables. Each part also has its transaction's keys.
     private func keys(primaryKeys: [UInt32: Set<String>] = [:], _ messages: [UInt8]...) throws -> Set<UInt64> {
         let talk = Conversation()
         talk.primaryKeys = primaryKeys

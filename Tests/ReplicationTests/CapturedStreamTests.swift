@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Tests of a real server's messages from beginning to end.
+/// Tests with the messages of a real server, from beginning to end.
 @Suite(.within(minutes: 5)) struct CapturedStreamTests {
     @Test func `every transaction comes once, in the order of the commits`() throws {
         let talk = try heard(from: .zero)
@@ -49,7 +49,7 @@ import Testing
         #expect(transactions[6].changes[0].new == [10, .unchanged, "rough"])
     }
 
-    /// Checks a server that repeats from any position: the log takes only the transactions after its own position.
+    /// Checks a server that sends again from any position: the log must accept only the transactions after its end.
     @Test func `heard again from any position, the rest comes once`() throws {
         let whole = try heard(from: .zero).sink.transactions
         for (taken, last) in whole.enumerated() {
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    /// Checks a connection that is cut after any message, with all messages sent again.
+    /// Checks a connection that ends after any message. The server then sends all messages again.
     @Test func `cut anywhere and heard again, nothing is lost or doubled`() throws {
         let whole = try heard(from: .zero).sink.transactions
         for length in CapturedStream.messages.indices {

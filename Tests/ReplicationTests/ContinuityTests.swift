@@ -179,8 +179,8 @@ import Testing
         #expect(TimelineHistory.branch(from: 1, in: "") == .unrelated)
     }
 
-    /// Checks the rule for all small numbers: the stream never continues over missing changes, and never marks a gap
-    /// without one.
+    /// Checks the rule for all small numbers: the stream never continues if changes are missing, and never marks a gap
+    /// if none are.
     @Test func `goes on exactly when nothing can be missing`() {
         for (current, confirmed, isInvalid, system) in constellations() {
             let log = LogState(isNew: false, systemIdentifier: 1, position: LSN(2))

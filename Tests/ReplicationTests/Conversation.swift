@@ -6,17 +6,17 @@ import Testing
 
 @testable import Replication
 
-/// Assembler that receives messages as from a server, with the sink that it fills.
+/// Assembler that receives a server's messages, with the sink into which it writes.
 final class Conversation {
     struct Giveup: Error {}
 
     let sink: RecordingSink
     let directory = MemoryDirectory()
-    /// Stalls that the assembler waited for.
+    /// Failures of the disk for which the assembler waited.
     private(set) var stalls: [StorageStall] = []
-    /// Number of stalls after which the assembler gives up.
+    /// Number of disk failures after which the assembler gives up.
     var patience = Int.max
-    /// Catalog's answer when a table is announced.
+    /// Primary keys that the catalog returns when the stream describes a table, by table name.
     var primaryKeys: [UInt32: Set<String>] = [:]
     private let maximumStreamed: Int
     private let maximumSchemas: Int
@@ -38,8 +38,8 @@ final class Conversation {
             metrics: metrics, now: { 0 })
     }
 
-    /// Connects again like a session after an error: the sink drops the unfinished transaction, and the server repeats
-    /// everything.
+    /// Connects again, as a session does after an error: the sink drops the unfinished transaction, and the server
+    /// sends everything again.
     func reconnect() throws {
         if isInTransaction { try sink.abandon() }
         connect()
@@ -58,13 +58,13 @@ final class Conversation {
         }
     }
 
-    /// Checks that no call broke the log's contract.
+    /// Checks that the assembler made no call that a log must not receive.
     func expectNoBreach(_ place: SourceLocation = #_sourceLocation) {
         #expect(sink.breaches.isEmpty, sourceLocation: place)
     }
 }
 
-/// Tables of the conversations.
+/// Tables that the tests use.
 enum Table {
     static let orders: UInt32 = 16_384
     static let notes: UInt32 = 16_385

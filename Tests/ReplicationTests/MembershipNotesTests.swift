@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// Stored form of the knowledge about followed tables.
+/// Tests of the stored knowledge about followed tables.
 @Suite(.within(minutes: 5)) struct MembershipNotesTests {
     private static func notes(_ random: inout SeededRandom) -> MembershipNotes {
         var notes = Bool.random(using: &random) ? MembershipNotes.ofNewLog : .unknown

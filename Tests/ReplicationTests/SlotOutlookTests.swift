@@ -68,7 +68,7 @@ import Testing
         #expect(clock.seconds(at: 50 * Self.second) == 0)
     }
 
-    /// Checks a lag of any length: the measurement needs no more memory, and never reports more than the true lag.
+    /// Checks a lag of any length: its measurement needs no more memory, and never reports more than the true lag.
     @Test func `a long lag is measured in little room`() {
         var clock = LagClock(caughtUpAt: 0)
         clock.saw(LSN(1), LSN(1), at: 0)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// Checks that an index rebuilt from the entries finds the same keys as the first one.
+/// Tests that an index which is rebuilt from the entries finds the same keys as the first one.
 @Suite(.within(minutes: 5)) struct StoredKeysTests {
     let orders = Schema(
         Relation(
@@ -29,7 +29,7 @@ import Testing
         #expect(StoredKeys().keys(ofTransaction: payload(.truncate, orders).span.bytes) == nil)
     }
 
-    /// Checks an unreadable transaction: a part of its keys would hide the other rows.
+    /// Checks an unreadable transaction. If the index had only part of its keys, a search would miss the other rows.
     @Test func `says nothing of a transaction it cannot read to its end`() {
         let whole = payload(.insert, orders, PgOutput.tuple([1]))
         let stored = stored(orders)

@@ -66,7 +66,7 @@ import Testing
             PgOutput.streamCommit(xid: 8, commit: 100, end: 110))
         #expect(talk.sink.transactions.isEmpty && talk.sink.advances.isEmpty)
         #expect(try talk.directory.names().isEmpty)
-        // The transaction's schema counts all the same, because the server does not send it again.
+        // The schema in the skipped transaction counts, because the server does not send it again.
         try talk.hear(
             PgOutput.begin(commit: 110), PgOutput.insert(Table.orders, [2, nil, nil]), PgOutput.commit(110, end: 120))
         #expect(ids(talk) == ["2"])
@@ -143,8 +143,8 @@ import Testing
         }
     }
 
-    /// Checks a table that another transaction alters after a rollback to a savepoint has released it. The server's
-    /// last announcement counts, whichever transaction commits last.
+    /// Checks a table that another transaction alters after a rollback to a savepoint has released its lock. The
+    /// server's last description of the table counts, whichever transaction commits last.
     @Test func `a later announcement is not undone by the commit of an earlier one`() throws {
         let talk = Conversation()
         try talk.hear(

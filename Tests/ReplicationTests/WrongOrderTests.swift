@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-/// Tests of messages that no server sends. Each is refused with an error and leaves the sink unchanged.
+/// Tests of messages that no server sends. Each must be refused with an error and leave the sink unchanged.
 @Suite(.within(minutes: 5)) struct WrongOrderTests {
     static let insert = PgOutput.insert(Table.orders, [1, nil, nil])
     static let streamedInsert = PgOutput.insert(Table.orders, [1, nil, nil], xid: 8)

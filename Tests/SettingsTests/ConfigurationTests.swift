@@ -5,7 +5,7 @@ import Testing
 
 @testable import Settings
 
-/// Returns files and an environment that exist only in a test.
+/// Returns files and an environment that exist only in the test.
 func surroundings(
     environment: [String: String] = [:], isRoot: Bool = false, files: [String: String] = [:]
 ) -> ConfigurationSurroundings {

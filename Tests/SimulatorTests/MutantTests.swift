@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Checks that the faults that `Tests/Tools/mutants` puts back fit the present code.
+/// Tests that the patches in `Tests/Simulator/Mutants`, each of which adds a fault, fit the current code.
 @Suite(.within(minutes: 1)) struct MutantTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -24,7 +24,7 @@ import Testing
             let fits = file.contains(wanted.joined(separator: "\n"))
             #expect(fits, "\(name) does not fit any more: look at its hunks")
         }
-        // The fault's description stands before the patch's first file.
+        // The fault's description is before the patch's first file.
         for line in patch.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix("--- a/") {
                 check()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Simulator
 
-/// Checks that the oracle reports the errors in a channel's events, and nothing else.
+/// Tests that the oracle reports the errors in a channel's events, and nothing else.
 @Suite(.within(minutes: 5)) struct OracleTests {
     private let database = ModelDatabase()
     private let oracle: Oracle

@@ -25,7 +25,8 @@ import Testing
         shape.isRoomy = true
         let simulation = try Simulation(seed: 1, shape)
         defer { simulation.end() }
-        // A client that returns after memberships changed is told of a loss that they hide, so no client is cut.
+        // A client that returns after memberships changed receives a notice of a loss, so no client is cut in this
+        // test.
         let steps = script(seed: 1, steps: 300, weather).filter { if case .cut = $0.action { false } else { true } }
         let report = simulation.run(steps)
         #expect(report.complaints.isEmpty)
@@ -33,8 +34,8 @@ import Testing
         #expect(report.deliveries > 100)
     }
 
-    /// Checks two plays in one process of their own. Other tests of this process start children, and a child keeps copies
-    /// of the simulation's sockets until it runs its own program.
+    /// Runs one seed twice in a separate process. Other tests of this process start children. Each child has copies of
+    /// the simulation's sockets until it runs its own program.
     @Test("a seed plays the same twice")
     func same() throws {
         let both = try Self.output("--seed", "5", "--steps", "200", "--trace", "--plays", "2")

@@ -8,15 +8,15 @@ import Testing
 
 @testable import Snapshots
 
-/// Place in the log where the changes missing from a snapshot begin, and which later ones the snapshot has. Every order
-/// in which commits may reach the log before or after they become visible is tested.
+/// Tests of two results: the log position from which changes may be missing in a snapshot, and the later changes that
+/// the snapshot has. They try every order in which commits may enter the log and become visible.
 @Suite(.within(minutes: 1)) struct CommitTailTests {
-    /// Database that consists of transaction numbers only, with the log that follows it.
+    /// Database that consists only of transaction numbers, with the log that follows it.
     private final class Database: CommitTail.Asking {
         let directory: MemoryDirectory
         let writer: EventLogWriter
         private(set) var next: UInt64 = 100
-        /// Transactions that others do not see, because they run or wait for a standby.
+        /// Transactions that other sessions do not see, because they are running or wait for a standby.
         private var hidden: Set<UInt64> = []
         private var lsn: UInt64 = 0x1000
         let settled: SettledPosition
@@ -49,7 +49,7 @@ import Testing
             return xid
         }
 
-        /// Logs a commit that no snapshot shows yet.
+        /// Writes a commit into the log that no snapshot shows yet.
         func log(_ xid: UInt64, changes: UInt32 = 1) throws {
             var payload = ByteWriter()
             let info = TransactionInfo(
@@ -75,7 +75,7 @@ import Testing
             let (directory, end) = (directory, writer.end)
             return CommitTail(
                 open: { directory }, end: { end }, settled: settled ?? self.settled,
-                // The test's own steps end transactions, so a wait for them would not help.
+                // Only the test's own steps end transactions, so waiting for them would not help.
                 patience: .zero)
         }
 
@@ -104,13 +104,13 @@ import Testing
                 waiting.append(xid)
             case 6..<9 where !waiting.isEmpty:
                 database.show(waiting.remove(at: Int.random(in: waiting.indices, using: &random)))
-            // The hub starts again.
+            // The hub has restarted.
             case 9: settled = SettledPosition()
             default:
                 let tail = database.tail(settled)
                 let beginning = try tail.beginning(asking: database)
                 let visible = try #require(database.visible)
-                // The log continues meanwhile.
+                // The log continues between the steps.
                 if Bool.random(using: &random) { try database.commit() }
                 let start = try tail.position(notSeenBy: visible, from: beginning, while: { true }).offset
                 let lost = logged.filter { $0.offset < start && !visible.contains(UInt32($0.xid)) }
@@ -144,7 +144,7 @@ import Testing
         #expect(throws: SnapshotRefusal.unsettled) { try database.position() }
         database.show(open)
         #expect(try database.position() == database.writer.nextOffset)
-        // From now on, no earlier transaction can be hidden, whatever begins and stays open.
+        // From here on, no earlier transaction can be invisible, whatever begins and stays open.
         _ = database.begin()
         for _ in 0..<100 { try database.commit(changes: 1000) }
         #expect(try database.position() == database.writer.nextOffset)

@@ -34,7 +34,7 @@ import Testing
         Poll.wait(for: pipe.reading, timeoutMilliseconds: 20_000) && ByteStream.read(pipe.reading).isEmpty
     }
 
-    /// Makes the number an open descriptor of the calling thread's table, and releases the owner there. True if the
+    /// Makes `number` an open descriptor of the calling thread's table, and calls `release` there. Returns true if the
     /// number is still open afterwards.
     private static func survives(_ number: Int32, release: () -> Void) -> Bool {
         guard dup2(0, number) == number else { return false }

@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    /// Returns a copy of the file's descriptor, as a fork gives a child; nil if the file is not open.
+    /// Returns a copy of the file's descriptor, such as a forked child would have; nil if the file is not open.
     private static func copyOfDescriptor(of file: String) throws -> Int32? {
         let file = URL(fileURLWithPath: file).resolvingSymlinksInPath().path
         let own = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
@@ -95,7 +95,7 @@ import Testing
 }
 
 @Suite(.within(minutes: 10)) struct DirectoriesTests {
-    /// Relative path to the root from wherever the tests run.
+    /// Relative path to the root directory from any working directory.
     private let roundabout = String(repeating: "../", count: 30)
 
     @Test func `makes a directory with its parents, named from the root or not`() throws {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 @Suite(.within(minutes: 1)) struct PipeTests {
-    /// Checks that no signal is raised: a signal would end the tests.
+    /// Checks that no signal is raised, because a signal would end the tests.
     @Test func `to write to a reader that is gone is an answer and not a signal`() throws {
         let pipe = try Pipe()
         #expect(ByteStream.write([1, 2, 3], to: pipe.writing))

@@ -18,7 +18,7 @@ import Testing
         #expect(memory[1024] == 1)
         let began = try #require(ProcessFigures.startedAt())
         let now = Clock.unixMicroseconds() / 1_000_000
-        // The kernel's clock and the wall clock drift apart a little; a test process lives for hours at most.
+        // The kernel's clock and the wall clock may differ a little. A test process runs for hours at most.
         #expect(began <= now + 5 && began > now - 86_400)
     }
 

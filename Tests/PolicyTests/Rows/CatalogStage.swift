@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// `PolicyCatalog` read from a real database, for one table and any texts about this table.
+/// `PolicyCatalog` of one table in a real database, for any texts about the table.
 struct CatalogStage {
     let database: TestDatabase
     private(set) var catalog = PolicyCatalog()
@@ -21,7 +21,7 @@ struct CatalogStage {
         for row in twins { catalog.textTwins.insert(try number(row[0])) }
     }
 
-    /// Returns the text that `pg_get_expr` prints for the expression as a policy.
+    /// Returns the text that `pg_get_expr` prints for the expression, if it is a policy of the table.
     func deparsed(_ sql: String, on table: String) throws -> String {
         try database.run("DROP POLICY IF EXISTS p ON \(table); CREATE POLICY p ON \(table) USING (\(sql));")
         try database.run("SET search_path = pg_catalog")
@@ -30,7 +30,7 @@ struct CatalogStage {
             try database.value("SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polname = 'p'"))
     }
 
-    /// Reads every catalog object that a text names, and the objects that the bodies of its functions name.
+    /// Reads every object of the catalog that a text names. Also reads those that the bodies of its functions name.
     mutating func learn(_ text: String) throws {
         guard let names = PolicyCompiler.names(in: text) else { return }
         for type in names.types { try learn(type: type) }
@@ -162,7 +162,7 @@ struct CatalogStage {
     }
 }
 
-/// Returns a catalog number from its text.
+/// Returns the number in a text.
 private func number(_ text: String?) throws -> UInt32 { try #require(text.flatMap { UInt32($0) }) }
 
 extension TestDatabase {

@@ -1,6 +1,6 @@
 import Policy
 
-/// Policies as people write them, each with its worst allowed classification (rls.md, "Deparsed text of realistic
+/// Policies as developers write them, each with the worst allowed classification (rls.md, "Deparsed text of realistic
 /// policies").
 enum RealisticPolicies {
     struct Sample {
@@ -157,7 +157,7 @@ enum RealisticPolicies {
         Sample("current_user = 'service_role' OR user_id = auth.uid()", .compiled),
     ]
 
-    /// Policies that nearly have a supported shape. Each must be left to PostgreSQL.
+    /// Policies that nearly have a supported form. Each must be left to PostgreSQL.
     static let nearMisses: [String] = [
         "team_id IN (SELECT DISTINCT ON (role) team_id FROM team_members WHERE user_id = auth.uid())",
         "team_id IN (SELECT team_id FROM team_members WHERE user_id = auth.uid() LIMIT 1)",

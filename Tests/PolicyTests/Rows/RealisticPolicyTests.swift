@@ -2,7 +2,7 @@ import Policy
 import TestSupport
 import Testing
 
-/// Tests of policies as people write them, in PostgreSQL's deparsed form.
+/// Tests of policies as developers write them, in the form in which PostgreSQL prints them.
 @Suite(.serialized, .within(minutes: 10)) struct RealisticPolicyTests {
     private func stage() throws -> CatalogStage {
         let database = try TestDatabase()
@@ -17,8 +17,8 @@ import Testing
         for sql in RealisticPolicies.all.map(\.sql) + RealisticPolicies.nearMisses {
             let text = try stage.deparsed(sql, on: "public.t")
             guard let tree = PolicyParser.expression(text) else { continue }
-            // PostgreSQL reads `(ARRAY[…])::text[]` as casts of the elements, so the test deparses the text itself once
-            // more, too.
+            // PostgreSQL reads `(ARRAY[…])::text[]` as casts of the elements, so the test also prints PostgreSQL's text
+            // a second time.
             let read = try stage.deparsed(text, on: "public.t")
             for style in [Renderer.Style.asWritten, .qualified] {
                 let again = try stage.deparsed(Renderer.text(tree, style), on: "public.t")

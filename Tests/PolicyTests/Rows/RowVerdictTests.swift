@@ -3,7 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
-/// Checks that a compiled policy shows exactly the rows that PostgreSQL shows by the policy itself.
+/// Tests that a compiled policy shows exactly the rows that PostgreSQL shows with the same policy.
 @Suite(.serialized, .inChain(minutes: 10)) struct RowVerdictTests {
     @Test(arguments: seeds(1)) func `no compiled policy shows what PostgreSQL hides, or hides what it shows`(
         seed: Seed
@@ -27,7 +27,7 @@ import Testing
 struct RowVerdictOracle {
     private let evaluatesLate = ((try? TestServer.major()) ?? 0) >= 18
 
-    /// Unusual policies: values that are NULL, arguments that are NULL, claims in odd places.
+    /// Unusual policies: values or arguments that are NULL, or claims in unusual places.
     static let more = [
         "public.has_role(team_id, NULL)", "NOT public.has_role(NULL, 'owner')", "public.has_role(team_id, kind)",
         "team_id NOT IN (SELECT m.team_id FROM team_members m WHERE m.role = 'owner')",
@@ -58,7 +58,7 @@ struct RowVerdictOracle {
     private(set) var shown = 0
     private(set) var asked = 0
     private(set) var wrong: [String] = []
-    /// Policies left to PostgreSQL as a whole.
+    /// Policies that the compiler left to PostgreSQL as a whole.
     private(set) var left: [String] = []
     private var stage: CatalogStage
     /// Second session, in which names are found only if they are qualified.
@@ -213,9 +213,9 @@ struct RowVerdictOracle {
             if verdict == .ask { asked += 1 }
             if answer == "true" { shown += 1 }
             guard verdict != .ask, (verdict == .yes) != (answer == "true") else { continue }
-            // PostgreSQL chooses which arm of an OR fails first.
+            // PostgreSQL chooses the arm of an OR that it evaluates first, and so the one that fails.
             if answer == "failed", verdict == .yes { continue }
-            // A malformed claim denies. From PostgreSQL 18 on, a function in SQL evaluates the claim only if a row
+            // A malformed claim shows no rows. From PostgreSQL 18 on, an SQL function evaluates the claim only if a row
             // needs it.
             let isMalformed = claim.contains("no uuid") || claim.contains(#""sub": """#)
             if evaluatesLate, isMalformed, verdict != .yes { continue }
@@ -250,7 +250,7 @@ struct RowVerdictOracle {
         do {
             return .value(try asker.query("SELECT \(term.sql)").values[0][0].map { Array($0.utf8) })
         } catch {
-            // The term causes a data exception; any other error would be the hub's.
+            // The term causes a data exception. Any other error would be a fault of the hub.
             #expect(error.sqlState?.hasPrefix("22") == true, "\(error) of \(term.sql)")
             return .failed
         }

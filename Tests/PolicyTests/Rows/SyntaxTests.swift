@@ -2,7 +2,7 @@ import Policy
 import TestSupport
 import Testing
 
-/// Tests of the parser on texts as PostgreSQL writes them, and on texts that PostgreSQL never writes.
+/// Tests of the parser, on texts that PostgreSQL writes and on texts that it never writes.
 @Suite(.within(minutes: 5)) struct SyntaxTests {
     static let understood: [(String, String)] = [
         ("(auth.uid() = user_id)", #"("auth"."uid"() = "user_id")"#),
