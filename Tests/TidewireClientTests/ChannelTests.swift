@@ -98,7 +98,7 @@ import Testing
             ])
     }
 
-    /// Checks a view that goes away while another one with the same query appears: the order of the two is random.
+    /// Checks a view that disappears while another one with the same query appears. The order of the two is random.
     @Test func `a channel that takes over another's topic is heard when that one is let go`() {
         var (talk, _) = Conversation.opened()
         let ref = talk.on(.subscribe(2, Conversation.request())).sent.first?.ref ?? ""

@@ -106,7 +106,7 @@ import Testing
         talk.admit(ref, at: "e.5")
         talk.on(.background)
         #expect(talk.wait(.seconds(24)) == [])
-        // The app is back in time: the client checks the connection, and joins nothing again.
+        // The app returned in time. So the client checks the connection, and does not join its channels again.
         #expect(talk.on(.foreground).sent.map(\.event) == ["heartbeat"])
         talk.hear("phx_reply", ["status": "ok", "response": [:]], topic: "phoenix", ref: "2")
         talk.on(.background)

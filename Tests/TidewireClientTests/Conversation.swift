@@ -1,6 +1,6 @@
 @testable import TidewireClient
 
-/// Conversation with the client's machine: events go in, actions come out, and the test moves the clock.
+/// Client's state machine with a test's clock. A test passes events to it and checks the actions that it returns.
 struct Conversation {
     var machine: ClientMachine
     var now = Duration.zero
@@ -12,7 +12,7 @@ struct Conversation {
     @discardableResult
     mutating func on(_ event: ClientMachine.Event) -> [ClientMachine.Action] { machine.handle(event, at: now) }
 
-    /// Lets time pass. Every event that becomes due meanwhile happens at its time.
+    /// Moves the clock forward. Every event that becomes due happens at its own time.
     @discardableResult
     mutating func wait(_ duration: Duration) -> [ClientMachine.Action] {
         let end = now + duration
@@ -44,7 +44,8 @@ struct Conversation {
         ChannelRequest(topic: "a", bindings: [TableBinding(table: "t")], position: position)
     }
 
-    /// Accepts a join. `position` is nil if the server keeps no positions, or, with `isEarly`, has none yet.
+    /// Accepts a join. `position` is nil if the server keeps no positions. With `isEarly`, it is nil because the server
+    /// has none yet.
     @discardableResult
     mutating func admit(
         _ ref: String, at position: String?, recovered: Bool? = nil, isEarly: Bool = false

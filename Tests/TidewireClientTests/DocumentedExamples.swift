@@ -4,8 +4,8 @@ import Testing
 import TidewireClient
 import TidewireClientTesting
 
-// Each example of the library's comments and of the pages, so that none of them says what does not compile. A test of the house
-// holds them together: `every Swift example is compiled`.
+// Each Swift example of the library's comments and of the pages, so that all of them compile. A tidy test compares
+// them: `every Swift example is compiled`.
 
 enum Documented {
     struct Expense: DatedRow {
@@ -92,7 +92,7 @@ enum Documented {
         static let columns = Columns()
     }
 
-    /// What an app has around its queries.
+    /// Objects that an app has besides its queries.
     struct Store {
         var position: LogPosition?
 
@@ -296,7 +296,7 @@ enum Documented {
         log(changes)
     }
 
-    /// The test of the walk-through. `RoomTests` run it.
+    /// Test in the walk-through. `RoomTests` runs it.
     @MainActor static func sharedList(list: UUID) async throws {
         let (hub, clock) = (MemoryHub(), ManualClock())
         let tidewire = Tidewire(hub: hub, token: "ana", clock: clock)

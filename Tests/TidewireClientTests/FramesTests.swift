@@ -4,7 +4,7 @@ import Testing
 @testable import TidewireClient
 
 @Suite(.within(minutes: 5)) struct FramesTests {
-    /// Returns a frame as a server sends it: without a mask.
+    /// Returns a frame as a server sends it, without a mask.
     private func frame(_ first: UInt8, _ payload: [UInt8]) -> [UInt8] {
         switch payload.count {
         case 0..<126: [first, UInt8(payload.count)] + payload

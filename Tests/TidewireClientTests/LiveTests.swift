@@ -22,7 +22,7 @@ func note(_ id: Int, _ text: String = "", owner: String = "ana") -> [String: JSO
     ["id": .number("\(id)"), "owner": .string(owner), "text": .string(text)]
 }
 
-/// App's client with a hub in memory and a clock that stands still.
+/// Client of an app, with a hub in memory and a clock that does not move by itself.
 struct Stage {
     let hub: MemoryHub
     let clock = ManualClock()
@@ -35,7 +35,7 @@ struct Stage {
             hub: hub, token: token, storage: storage, clock: clock, maximumWaitingChanges: waiting, seed: 1)
     }
 
-    /// Returns a client for another launch of the same app.
+    /// Returns a new client, as after a restart of the same app.
     func launchedAgain() -> Tidewire {
         Tidewire(hub: hub, token: "ana", storage: storage, clock: clock, seed: 2)
     }
@@ -123,7 +123,7 @@ extension LiveChanges.Iterator {
             stage.hub.insert("notes", note(1))
             _ = await batches.changes()
             stage.hub.insert("notes", note(2))
-            // A request for the next batch confirms that the app has processed the previous one.
+            // When the app asks for the next batch, it confirms that it has processed the previous one.
             _ = await batches.changes()
         }
         var again = stage.launchedAgain().live(Note.self, keptAs: "notes", window: .immediate).makeAsyncIterator()

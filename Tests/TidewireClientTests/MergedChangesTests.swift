@@ -14,7 +14,7 @@ import TidewireClientTesting
         let deletedAt: Date?
     }
 
-    /// Data that an app keeps, to compare merged batches with single decisions.
+    /// Data of an app, to compare batches with changes that are applied one by one.
     private struct Shelf: Hashable {
         var rows: [Int: Entry] = [:]
         var versions: [Int: RowVersion] = [:]
@@ -48,7 +48,7 @@ import TidewireClientTesting
             updatedAt: date, deletedAt: chance.pick([nil, nil, nil, Date(timeIntervalSince1970: 9)]))
     }
 
-    /// Checks that batches of any size give the app the same data as decisions change by change.
+    /// Checks batches of any size: they must give the app the same data as its changes applied one by one.
     @Test(arguments: seeds(200)) func `a batch is decided as its changes would be one by one`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
         let policy = LastWriteWins(deletion: chance.pick([.wins, .losesToUnsentWrite]))
@@ -81,7 +81,7 @@ import TidewireClientTesting
         }
     }
 
-    /// Checks that a complete set of rows replaces sent rows, and keeps unsent ones.
+    /// Checks a complete set of rows: it replaces the rows that were sent, and keeps those that were not.
     @Test func `all rows there are leave what was not sent`() throws {
         var shelf = Shelf()
         let day = Date(timeIntervalSince1970: 1)
@@ -94,7 +94,7 @@ import TidewireClientTesting
         #expect(shelf.rows.mapValues(\.title) == [1: "new", 3: "old"])
     }
 
-    /// Checks that a failed save is repeated to a subscriber that resumes from the saved position.
+    /// Checks a save that fails: a subscriber that resumes from the saved position must receive the changes again.
     @Test func `an error of the app's ends it, and nothing counts as saved`() async throws {
         struct DiskFull: Error {}
         let hub = MemoryHub()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import TidewireClient
 
-/// Row whose `origin` only some servers keep.
+/// Row whose column `origin` only some servers keep.
 private struct Entry: LiveRow, Equatable {
     static let table = "entries"
     let id: String
@@ -12,8 +12,8 @@ private struct Entry: LiveRow, Equatable {
     var text: String
 }
 
-/// Server with one table. It applies writes in the order of their arrival and reports every change in order. Each
-/// answer to a write arrives at a random time.
+/// Server with one table. It applies writes in the order of their arrival and reports every change in order. The answer
+/// to each write arrives at a random time.
 private struct Server {
     enum Write {
         case insert(Entry, asID: String)
@@ -27,7 +27,7 @@ private struct Server {
 
     init(keepsOrigins: Bool) { self.keepsOrigins = keepsOrigins }
 
-    /// Returns the row as stored, or nil if the server refuses the write.
+    /// Returns the row as stored; nil if the server refuses the write.
     mutating func take(_ write: Write) -> Entry? {
         switch write {
         case .insert(let row, let id):
@@ -53,8 +53,8 @@ private struct Server {
     mutating func nextEvent() -> LiveChange<Entry>? { events.isEmpty ? nil : events.removeFirst() }
 }
 
-/// Checks the client's own writes, other clients' writes, events and answers in any order: the final rows are the
-/// server's rows.
+/// Tests of the client's own writes with other clients' writes, events and answers in any order. The final rows must be
+/// the server's rows.
 @Suite(.within(minutes: 5)) struct OptimisticHistoryTests {
     private struct Sent {
         let origin: String
@@ -126,7 +126,7 @@ private struct Server {
             if isThere { server.insert(key) } else { server.remove(key) }
             events.append((key, isThere))
         }
-        /// Applies an answer only if no other write of the same key is on its way, like the app's model.
+        /// Applies an answer as an app's model does: only if no other write of the same key waits for its answer.
         func answer(_ index: Int) {
             let (key, isTaken) = answers.remove(at: index)
             guard !sent.contains(where: { $0.key == key }), !answers.contains(where: { $0.key == key }) else { return }

@@ -13,7 +13,7 @@ private struct Friend: LiveRow, Equatable {
     static let columns = Columns()
 }
 
-/// Tests of common complaints about realtime services, each in the words of app authors, if no server is needed.
+/// Tests of common complaints about realtime services, in the words of app authors, for cases without a server.
 @Suite(.within(minutes: 5)) struct PainTests {
     /// Returns the next changed row.
     private func next(_ batches: inout LiveChanges<Note>.Iterator) async -> Note? {
@@ -25,7 +25,7 @@ private struct Friend: LiveRow, Equatable {
         let hub = stage.hub
         hub.insert("notes", note(1))
         var batches = stage.tidewire.live(Note.self, window: .immediate) {
-            // This row arrives after the history was read, and before the app received the history.
+            // This row is inserted after the history was read, and before the app has received the history.
             hub.insert("notes", note(2))
             return [Note(id: 1, owner: "ana", text: "")]
         }.makeAsyncIterator()

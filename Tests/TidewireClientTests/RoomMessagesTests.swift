@@ -102,7 +102,7 @@ private struct Move: Codable, Sendable, Hashable {
         let limit = TidewireRoom.maximumUnheard
         for number in 0..<limit + 2 {
             stage.hub.broadcast(.number("\(number)"), event: "move", to: "board")
-            // Messages of other events use no space in the buffer.
+            // Messages of other events use no room in the buffer.
             stage.hub.broadcast(1, event: "noise", to: "board")
         }
         for _ in 0..<limit { _ = try await moves.next() }

@@ -6,7 +6,7 @@ import TidewireClientTesting
 
 @testable import TidewireClient
 
-/// Outcomes of sends by name: "sent", or the error's text.
+/// Results of sends, by name: "sent", or the error's text.
 final class Outcomes: Sendable {
     private let outcomes = Mutex<[String: String]>([:])
 
@@ -137,7 +137,7 @@ final class Outcomes: Sendable {
         guard case .rateLimited(let problem) = tooMany else { throw tooMany }
         #expect(problem.code == "TooManyMessages")
         #expect("\(tooMany)".contains("send fewer"))
-        // The room joins again without a call by the app.
+        // The room joins again by itself, without a call of the app.
         await #expect(throws: RoomError.notJoined) { try await here.send([:], event: "too soon") }
         stage.hub.refuseMessages(nil)
         stage.clock.advance(by: .seconds(1))

@@ -4,7 +4,7 @@ import TidewireClientTesting
 
 @testable import TidewireClient
 
-/// Tests of channels that begin with the existing rows, as conversations with the machine.
+/// Tests of the client's state machine with channels that begin with the existing rows.
 @Suite(.within(minutes: 5)) struct SnapshotMachineTests {
     private func opened(at position: LogPosition? = nil) -> (Conversation, ref: String) {
         var talk = Conversation()
@@ -33,7 +33,7 @@ import TidewireClientTesting
         #expect(talk.hearComplete("e.5", ref).told == [.rowsEnd(nil, at: LogPosition(epoch: "e", offset: 5))])
         #expect(talk.hearCaughtUp("e.6", joinRef: ref).told == [.caughtUp(LogPosition("e.6"))])
         #expect(talk.hearChange(3, at: "e.7", behind: "e.6").rows == ["3"])
-        // The channel resumes from there like any other.
+        // From there, the channel resumes like any other.
         talk.on(.interrupted(.closed(code: 1012, reason: "")))
         talk.wait(.milliseconds(500))
         #expect(options(joins(talk.on(.opened)).first)?["resume"] == "e.7")
@@ -132,7 +132,7 @@ import TidewireClientTesting
         #expect(joined.last == .rowsBegin)
         #expect(joined.contains { if case .problem(let problem) = $0 { problem.code == "LogNotBegun" } else { false } })
         #expect(talk.machine.state == .catchingUp(1))
-        // The rows include all changes from before the log began.
+        // The rows include all changes from before the log's beginning.
         let begun = talk.hear(
             "system", ["status": "error", "code": "ChangesMissing", "message": "followed from now on"], joinRef: ref)
         #expect(begun.isEmpty)
@@ -185,7 +185,7 @@ extension [ChannelMachine.Output] {
     }
 }
 
-/// Tests of the same snapshots as an app sees them, with a hub in memory.
+/// Tests of the same snapshots with the client's public interface and a hub in memory.
 @Suite(.within(minutes: 5)) struct SnapshotTests {
     @Test func `a query begins with the rows there are and goes on with what changes`() async {
         let stage = Stage()

@@ -33,8 +33,8 @@ import Testing
         #expect(throws: JSONValue.ParsingError.self) { try JSONValue(parsing: deep) }
     }
 
-    /// Checks that cached parts of an earlier message do not affect a later one, in any order, with whole or broken
-    /// messages.
+    /// Checks that cached parts of a message do not affect a later message, in any order, whether the messages are
+    /// valid or not.
     @Test(arguments: seeds(100)) func `a message is read the same whatever was read before it`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
         var said = PreviousColumns()

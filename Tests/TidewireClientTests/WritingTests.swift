@@ -85,7 +85,7 @@ private struct Message: LiveRow, Equatable {
         #expect(rows.pendingOrigins == ["o1"])
         rows.confirmWrite(origin: "o1")
         #expect(rows.all == [sent] && rows.pendingOrigins.isEmpty)
-        // The row is now the server's: no later failure removes it.
+        // The row is now the server's, so a later failure does not remove it.
         rows.revertWrite(origin: "o1")
         #expect(rows.all == [sent])
     }
@@ -194,7 +194,8 @@ private struct Message: LiveRow, Equatable {
         #expect(queue.writes.map(\.id) == ["small"])
     }
 
-    /// Checks that at most one write is on its way and only the newest one waits, in any order of events and outcomes.
+    /// Checks, for any order of events and outcomes, that only one write waits for an answer and only the newest other
+    /// write waits to be sent.
     @Test(arguments: seeds(50))
     func `of positions the newest is sent, also if one was on its way and failed`(seed: Seed) throws {
         var chance = SeededRandom(seed: seed)
@@ -293,7 +294,7 @@ private struct Message: LiveRow, Equatable {
         }
         #expect(second.pendingWrites.map(\.id) == ["a"])
         let tell = Mailbox<String>()
-        // The server refuses the write, and the run then waits at the mailbox. Ending the mailbox ends the run.
+        // The server refuses the write, and the run then waits for the mailbox. The end of the mailbox ends the run.
         await second.run { write, _ in
             tell.put(write.id)
             second.end()

@@ -1,13 +1,13 @@
 import TestSupport
 import Testing
 
-/// Rules for the Swift client, which apps import beside other libraries and compile on Apple's systems.
+/// Rules for the Swift client. Apps import it together with other libraries, and compile it on Apple's systems.
 @Suite(.within(minutes: 5)) struct AppWingTests {
     private static let files = House().sources.filter { file in
         ["TidewireClient", "TidewireClientTesting"].contains(file.room) && !file.path.contains("/Deprecated")
     }
 
-    /// Public top-level names. A name that another library may have too belongs inside one of these types.
+    /// Public names at the top level. A name that another library may also use belongs inside one of these types.
     private static let topLevel: Set = [
         "BatchWindow", "ConflictPolicy", "ConflictResolution", "DatedRow", "FilterValue", "JSONValue", "KeyedCounts",
         "LastWriteWins", "LiveBatch", "LiveChange", "LiveChanges", "LiveColumn", "LiveCounts", "LiveFilter",
@@ -47,7 +47,7 @@ import Testing
         line.holds("public ") && line.prefixMatch(of: /^ *(?:(?:@|nonisolated)\S+ )*public (?!extension)/) != nil
     }
 
-    /// Checks that a build for Apple's systems needs no module of Linux or of C.
+    /// Checks that a build for Apple's systems needs no module of Linux or C.
     @Test func `the client imports what only Linux has for Linux alone`() {
         let modules = /^ *(?:public |@\S+ )*import (?:C[A-Z]\w*|FoundationNetworking|Glibc|Musl)\b/
         var guarded = 0

@@ -1,15 +1,16 @@
 import TestSupport
 import Testing
 
-/// Rule for clocks: durations are measured on the monotonic clock. The wall clock can be set forward or back at any
-/// moment, and a deadline on it would then come at once or never. It is for moments that people or other programs name.
+/// Rule for clocks: code must measure durations on the monotonic clock. The wall clock can be set forward or back at
+/// any time, so a deadline on it could pass immediately or never. Only times that people or other programs name use the
+/// wall clock.
 @Suite(.within(minutes: 5)) struct ClockTests {
     /// Files that may read the wall clock, with the reason.
     private static let allowed: [String: String] = [
         "Sources/base/System/Clock.swift": "declares both clocks",
         "Sources/base/Diagnostics/WallTime.swift": "declares the time of log lines",
         "Sources/base/Diagnostics/Log.swift": "stamps log lines",
-        // Moments in the log and in files, for people, and for processes that come later.
+        // Times in the log and in files, for people and for later processes.
         "Sources/queries/Catalog/CatalogRecorder.swift": "stamps the catalog's record in the log",
         "Sources/log/EventLog/EventLogOptions.swift": "stamps segments, whose age counts across restarts",
         "Sources/log/Ingest/LogSink.swift": "stamps entries; age by `RetentionClock`; latency since a commit",
@@ -29,7 +30,7 @@ import Testing
         "Sources/hub/Projects/RunningProject.swift": "stamps notes in the log",
         "Sources/hub/Projects/Questions/QuestionDesk.swift": "the age of files that another process left",
         "Sources/hub/Projects/Questions/QuestionRun.swift": "the age of files that another process left",
-        // Moments that tokens name.
+        // Times that tokens contain.
         "Sources/hub/Delivery/DeliveryAccounts.swift":
             "nothing is delivered after a token's `exp`; latency since a commit",
         "Sources/hub/Gateway/Requests/ClientPages.swift": "tokens' `exp`",
@@ -41,9 +42,10 @@ import Testing
         "Sources/queries/Messages/MessageIndex.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageLog.swift": "messages' `inserted_at`",
         "Sources/queries/Messages/MessageTableReader.swift": "messages' `inserted_at`",
-        // The grace of clients that are away counts across restarts of the hub: read when the computer has started.
+        // The grace period of disconnected clients continues across restarts of the hub. The code reads when the
+        // computer was started.
         "Sources/hub/Gateway/Resume/ResumeStore.swift": "when clients left, as it is kept on the disk",
-        // Commands: what people ask about the past.
+        // Commands about past times.
         "Sources/evidence/Explaining/ExplainedRow.swift": "the moment that somebody asks about",
         "Sources/evidence/Explaining/PastCatalogs.swift": "the moment that somebody asks about",
         "Sources/program/tidewire/Shared/Selection.swift": "`--since 5m` and the like",
@@ -56,8 +58,8 @@ import Testing
         "Sources/app/TidewireClientTesting/TestClients.swift": "when a write was made, as the app sees it",
     ]
 
-    /// Targets that may read the wall clock: they compare with times of PostgreSQL or another process, or make tokens
-    /// and rows with times.
+    /// Targets that may read the wall clock: they compare with times of PostgreSQL or of another process, or make
+    /// tokens and rows with times.
     private static let allowedRooms: Set = ["Bench", "Rehearsal", "Examples"]
 
     @Test func `durations are measured on a clock that cannot be set`() {

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Files of the project, as a tidy test reads them.
+/// Files of the project, for the tidy tests.
 struct House: Sendable {
     struct Line: Sendable {
         let number: Int
@@ -63,7 +63,7 @@ struct House: Sendable {
         }
     }
 
-    /// Wings in the order in which their rooms may import each other: each may import itself and those before it.
+    /// Wings in the order of their imports: the rooms of each may import rooms of the same wing and of those before it.
     var wings: [String] {
         text("Sources/README.md").matches(of: /(?m)^\| \[(\w+)\]\(\w+\/README\.md\)/).map { String($0.1) }
     }
@@ -83,7 +83,7 @@ struct House: Sendable {
         FileManager.default.fileExists(atPath: root.appendingPathComponent(path).path)
     }
 
-    /// True if the files of a folder, which the other names lead to, declare a type of that name.
+    /// True if a file of a folder declares a type of that name. The names before the last one lead to the folder.
     func declares(_ path: [String], below folder: String) -> Bool {
         guard let name = path.last else { return false }
         let place = folder + path.dropLast().joined(separator: "/")
@@ -130,7 +130,7 @@ struct House: Sendable {
         ]
     }
 
-    /// Table of rooms in Sources/README.md: `| Room | what | may import | … |`.
+    /// Table of rooms in Sources/README.md: `| Room | responsibility | may import | … |`.
     var table: [String: Set<String>]? {
         var table: [String: Set<String>] = [:]
         for line in text("Sources/README.md").split(separator: "\n") where line.hasPrefix("| `") {
@@ -144,7 +144,7 @@ struct House: Sendable {
 }
 
 extension String {
-    /// True if the text contains the part. Compares bytes, which is many times faster than characters for so much text.
+    /// True if the text contains the part. The function compares bytes, which is much faster than comparing characters.
     func holds(_ part: String) -> Bool { strstr(self, part) != nil }
 
     func holdsAny(_ parts: String...) -> Bool { parts.contains { holds($0) } }

@@ -2,8 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Rules of the project that a machine can check; each failure says what to do instead. There are no rules about
-/// lengths.
+/// Rules of the project that a program can check. Each failure states what to do instead. No rule limits lengths.
 @Suite(.within(minutes: 10)) struct TidyTests {
     static let house = House()
     private static let names = house.names
@@ -22,7 +21,8 @@ import Testing
         }
     }
 
-    /// Checks who closes descriptors by number: in another thread's table the number belongs to something else.
+    /// Checks which code closes descriptors by number. In another thread's descriptor table, the number belongs to
+    /// another file.
     @Test func `no object closes a descriptor at its end but by its owner`() {
         let owner = "Sources/base/System/DescriptorTable.swift"
         for file in Self.house.sources where file.path != owner && !file.path.hasPrefix("Sources/app/") {
@@ -40,7 +40,7 @@ import Testing
             for line in file.lines {
                 if line.text.holdsAny("SAFETY:", "as above") { lastReason = line.number }
                 guard line.isCode, line.text.holds("unsafe"), line.text.contains(/\bunsafe\b/) else { continue }
-                // One reason may cover the lines that follow it closely.
+                // One comment may explain several lines that follow each other closely.
                 let isExplained =
                     line.number - lastReason <= 12 || (lastUnsafe - lastReason >= 0 && line.number - lastUnsafe <= 6)
                 #expect(isExplained, "\(file.path):\(line.number): say above it, after // SAFETY:, what makes it safe")
@@ -140,7 +140,8 @@ import Testing
         }
     }
 
-    /// Checks how doc comments begin: read alone, in a tool tip, they need the thing or its verb first.
+    /// Checks the first words of doc comments. A comment that is read alone, for example in a tool tip, must begin with
+    /// the thing or its verb.
     @Test func `doc comments begin with the thing or with what it does`() {
         let opening =
             /^ *\/\/\/ (What|Who|Whoever|Whose|Whom|Where|Wherever|Those|That|These|This|As|So|Such|Of|Nobody|Nothing|It|Its|They|Them|Their|Which|Whatever|Whether|How|When|Not|He|His|There|Also|By|From|For|To)\b/
@@ -174,7 +175,8 @@ import Testing
         }
     }
 
-    /// Checks that tests of the whole program prepare a database as its users do, or they would hide what users lack.
+    /// Checks that tests of the whole program prepare a database as users do. Otherwise, they would not notice what
+    /// users lack.
     @Test func `what sql makes no test of the program makes by hand`() throws {
         let making = /CREATE (?:OR REPLACE )?(ROLE|PUBLICATION|SCHEMA|FUNCTION|TABLE) (?:IF NOT EXISTS )?([\w.]+)/
         var made: Set<String> = [
@@ -185,7 +187,8 @@ import Testing
             for match in Self.house.text(path).matches(of: making) { made.insert("\(match.1) \(match.2)") }
         }
         #expect(made.contains("ROLE tidewire") && made.contains("FUNCTION realtime.send") && made.count > 20)
-        // Exempt tests use databases that another program prepared, or remove objects and create them again on purpose.
+        // Exempt are tests of databases that another program prepared, and tests that remove objects and create them
+        // again.
         let exempt: Set = [
             "Tests/EndToEndTests/TroubleTests.swift", "Tests/ServerTests/Gateway/MembershipRestartTests.swift",
         ]
@@ -238,8 +241,8 @@ import Testing
         text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
     }
 
-    /// Checks that commands read logs with the masks they were opened with. Only code that judges rows without showing
-    /// them sees all values.
+    /// Checks that commands read logs with the masks with which they were opened. Only code that evaluates policies
+    /// without showing rows may read all values.
     @Test func `no command sees what is masked`() {
         for file in Self.house.sources where ["tidewire", "Console"].contains(file.room) {
             for line in file.code where line.text.holdsAny("@_spi(Judging)", "Masking.nothing") {
@@ -248,9 +251,10 @@ import Testing
         }
     }
 
-    /// Checks tests with parallel work. A suite inside another has the limit of the outer one.
+    /// Checks tests with parallel work. A suite inside another suite has the outer suite's time limit.
     @Test func `tests that do several things at once have threads of their own for them`() {
-        // A suspended test waits for the pool's threads, which other tests block for longer than a suite allows.
+        // A suspended test waits for a thread of the pool, and other tests block these threads for longer than a
+        // suite's time limit.
         // The documented examples are code of apps. A test runs them on a thread of its own.
         let tasks = /withTaskGroup|\basync let\b|\bTask(\.detached)? \{|@MainActor (@Suite|@Test|struct)/
         for path in Self.house.files("Tests") where path.hasSuffix(".swift") && !path.hasPrefix("Tests/TidyTests/") {

@@ -3,8 +3,8 @@ import Testing
 
 @testable import WebSocket
 
-/// Destination of a request by RFC 9112 §3.2 and RFC 3986 §3.2: the target's own host before the Host header, with one
-/// reading of each.
+/// Tests of a request's destination by RFC 9112 §3.2 and RFC 3986 §3.2. The target's own host has precedence over the
+/// Host header, and each has only one reading.
 @Suite(.within(minutes: 5)) struct AuthorityTests {
     private static let limits = HTTPLimits(
         maximumHeadBytes: 1 << 16, maximumTargetBytes: 1 << 14, maximumHeaders: 100, maximumBodyBytes: 1 << 20)

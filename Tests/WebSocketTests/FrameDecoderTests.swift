@@ -9,7 +9,7 @@ let rules = Rules(maximumMessageBytes: 1000, maximumFragments: 8)
 let strictRules = Rules(maximumMessageBytes: 1000, maximumFragments: 8, validatesText: true)
 let mask: UInt32 = 0x1234_5678
 
-/// Returns a frame that a client could write, valid or not.
+/// Returns a frame as a client might write it, valid or not.
 func raw(
     _ first: UInt8, _ payload: [UInt8] = [], masked: Bool = true, length: [UInt8]? = nil
 ) -> [UInt8] {
@@ -28,7 +28,7 @@ func client(_ kind: MessageKind, _ payload: [UInt8]) -> [UInt8] {
 
 func text(_ text: String) -> [UInt8] { client(.text, Array(text.utf8)) }
 
-/// Returns the decoder's records for the bytes in one piece, and checks that single bytes give the same.
+/// Returns the decoder's records for the bytes in one piece. Checks that the same bytes, one at a time, give the same.
 func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
     let whole = FramePeer.records(of: [bytes], rules)
     let byteByByte = FramePeer.records(of: bytes.map { [$0] }, rules)
@@ -236,7 +236,8 @@ func decode(_ bytes: [UInt8], _ rules: Rules = rules) -> [FrameRecord] {
         #expect(after == [.violation(.invalidText)])
     }
 
-    /// Checks every sequence of up to three bytes at the limits in RFC 3629 §4 against Swift's own decoder.
+    /// Checks every sequence of up to three bytes at the limits in RFC 3629 §4. Swift's own decoder gives the expected
+    /// result.
     @Test func `agrees with Swift on what is UTF-8`() {
         let borders: [UInt8] = [
             0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF,

@@ -7,7 +7,7 @@ private let usual: [(String, String)] = [
     ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ]
 
-/// Returns the usual upgrade with changed headers; an empty value removes a header.
+/// Returns the usual upgrade request with changed headers. An empty value removes a header.
 private func upgrade(
     _ changes: [(String, String)] = [], line: String = "GET /socket/websocket HTTP/1.1"
 ) throws -> HTTPRequest {
@@ -73,7 +73,7 @@ private func refused(_ request: HTTPRequest) throws -> HTTPRefusal {
 
     struct Offer: Sendable {
         let offer: String
-        /// Agreed window; nil if the offer is declined.
+        /// Agreed compression window in bits; nil if the hub declines the offer.
         let windowBits: Int?
         var isAnswered = false
 

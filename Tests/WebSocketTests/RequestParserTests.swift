@@ -29,7 +29,7 @@ func refusal(_ head: [UInt8]) throws -> HTTPRefusal {
 
 struct Unexpected: Error { let outcome: String }
 
-/// Parses the pieces like a connection's decoder, which skips the part already scanned.
+/// Parses the pieces as a connection does: it skips the part that it has already scanned.
 func parse(inPieces pieces: [[UInt8]]) -> HTTPRequestParser.Outcome {
     var held: [UInt8] = []
     var outcome = HTTPRequestParser.Outcome.needMore(scanned: 0)

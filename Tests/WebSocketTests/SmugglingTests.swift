@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 import WebSocket
 
-/// Request heads that two servers might read in different ways, each named by its fault.
+/// Request heads that two servers might read differently, each named after its fault.
 struct Smuggling: Sendable, CustomTestStringConvertible {
     let wrong: String
     let head: String

@@ -5,7 +5,7 @@ import Testing
 
 @testable import tidewire
 
-/// Checks that the questions a hub accepts match the commands' options.
+/// Tests that the questions which a hub accepts match the options of the commands.
 @Suite(.within(minutes: 1)) struct AskedCommandsTests {
     private static var commands: [String: any Command] {
         let all = allCommands + allCommands.flatMap { $0.name == "log" ? $0.subcommands : [] }

@@ -12,7 +12,7 @@ private let commands: [any Command] = [
     UserCommand(), SessionCommand(), LogCommand(), BundleCommand(), OpenCommand(),
 ]
 
-/// Bundle of the log with secrets, in a directory that contains nothing else.
+/// Bundle of a log that has secrets, in a directory with nothing else.
 private final class BundleStage {
     let stage: SecretStage
     let root = "/tmp/tidewire-test-bundle-\(UInt64.random(in: 0 ... .max))"
@@ -47,7 +47,7 @@ private final class BundleStage {
             ], files: ["rules": SecretStage.rules])
     }
 
-    /// Runs a command as if elsewhere: without settings and database, and with the bundle as the only log.
+    /// Runs a command as on another computer: without settings or a database, and with the bundle as its only log.
     func there(_ words: [String]) async -> Run {
         await run(words + ["--log", bundle], commands: commands)
     }
@@ -72,8 +72,8 @@ private final class BundleStage {
         for words in MaskingCommandTests.readings.filter({ $0 != ["stats"] }).flatMap({ [$0, $0 + ["--json"]] }) {
             let (here, there) = (await stage.stage.run(words), await stage.there(words))
             #expect(there.exitCode == here.exitCode && there.errors.isEmpty, "\(words): \(there.errors)")
-            // A mask rule of this machine hides the diagnosis. In the bundle its mark is a text, so it is printed in
-            // quotes.
+            // A mask rule of the first computer hides the diagnosis. In the bundle its mark is a text, so the command
+            // prints it in quotes.
             #expect(there.unmarked.withoutQuotes == here.unmarked.withoutQuotes, "\(words)")
         }
         let verified = await stage.there(["log", "verify"])
@@ -95,8 +95,8 @@ private final class BundleStage {
         #expect(!result.output.contains(SecretStage.secret))
         let before = await stage.there(["tail", "--from", "@1"])
         #expect(before.exitCode == .outsideRetention, "\(before)")
-        // The log's audit records the making of a readable bundle; an audit beside the bundle records further
-        // unmasking.
+        // The log's audit file records that a bundle with readable values was made. Another audit file, beside the
+        // bundle, records further unmasking.
         #expect(await stage.stage.run(["log", "audit"]).output.contains("tidewire bundle"))
         #expect(await stage.there(["tail", "--unmask", "*"]).exitCode == .ok)
         let without = await stage.there(["tail", "--unmask", "diagnosis"])
@@ -110,7 +110,7 @@ private final class BundleStage {
 
     @Test func `who was joined when the window begins is in it`() async throws {
         let stage = try BundleStage()
-        // The join lies before the window.
+        // The join is before the window.
         #expect(await stage.make("--from", "@8").exitCode == .ok)
         let who = await stage.there(["who", "8", "--recorded"])
         #expect(who.exitCode == .ok && who.output.contains(SecretStage.user), "\(who)")

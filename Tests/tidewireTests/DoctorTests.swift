@@ -5,7 +5,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Database with the tables of an app that needs a diagnosis, and the documented logins.
+/// Database of an app whose tables have faults, with the documented logins.
 private struct DoctorStage {
     let database: TestDatabase
     let logins: DocumentedLogins
@@ -90,7 +90,7 @@ private struct DoctorStage {
 
     @Test func `what it says to run puts it right`() async throws {
         let stage = try DoctorStage(Self.tables, published: Self.published)
-        // CSV output, for a ticket or a spreadsheet: each finding is a row, and nothing else is printed.
+        // The CSV output is for a ticket or a spreadsheet. Each finding is a row, and nothing else is printed.
         let rows = await stage.run("-o", "csv").output.split(separator: "\n")
         #expect(rows.first == "AREA,STATE,REQUIRED,NAME,DETAIL,HINT,SQL" && rows.count > 20)
         #expect(

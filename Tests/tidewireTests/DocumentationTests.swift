@@ -5,8 +5,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Tests of man pages and completions for every command. Both are made from the declarations of the commands
-/// themselves.
+/// Tests of man pages and completions for every command. The program makes both from the commands' own declarations.
 @Suite(.within(minutes: 5)) struct DocumentationTests {
     private static var all: [(path: [String], command: any Command)] { below(allCommands, []) }
 
@@ -17,7 +16,7 @@ import Testing
         }
     }
 
-    /// Commands that this program runs itself, without another program.
+    /// Commands that this program implements itself.
     private static var own: [(path: [String], command: any Command)] { all.filter { $0.command.otherProgram == nil } }
 
     private func ask(_ words: [String]) async -> Run { await run(words, commands: allCommands) }

@@ -5,7 +5,8 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Tests of `tidewire log forget` on the small log of the history commands, where a change gave a row another key.
+/// Tests of `tidewire log forget` on the small log that the history commands use. In this log, a change gave a row
+/// another key.
 @Suite(.within(minutes: 5)) struct ForgetCommandTests {
     private func run(_ words: String..., on log: TemporaryLog) async -> Run {
         await tidewireTests.run(words + ["--log", log.path], commands: allCommands)
@@ -49,7 +50,7 @@ import Testing
         #expect(
             asOf.output.contains("1 more rows are left out, because their values were forgotten"),
             "\(asOf.output)\(asOf.errors)")
-        // The row's last version had the other key, and the command asked for one key only.
+        // The row's last version had the other key, and the command was given only one key.
         let other = await run("row", "fullrep", "6", on: log)
         #expect(other.output.contains("(row removed)"), "\(other.output)")
         let exported = await run("log", "export", "--unmask", "*", on: log)

@@ -30,7 +30,7 @@ let export = #"""
     {"type":"end","offset":19,"lines":17}
     """#
 
-/// Fingerprint of the relation below, as ingest computes it.
+/// Fingerprint of the relation below, computed as ingest does.
 private let messagesFingerprint: String = {
     let texts = [("topic", 25, "text"), ("extension", 25, "text"), ("payload", 3802, "jsonb"), ("event", 25, "text")]
     let columns = (texts + [("private", 16, "bool"), ("id", 2950, "uuid")]).map { name, oid, type in
@@ -49,7 +49,7 @@ private let commands: [any Command] = [
     TailCommand(), RowCommand(), TransactionCommand(), StatisticsCommand(), AsOfCommand(), LogCommand(), SlotCommand(),
 ]
 
-/// Runs a command line on the exported log.
+/// Runs a command on the log made from the export.
 private func onLog(_ words: String..., width: Int? = nil) async throws -> Run {
     let directory = try TemporaryLog()
     defer { directory.remove() }
@@ -99,7 +99,7 @@ struct TemporaryLog {
     }
 
     @Test func `tail shows messages as messages, and who was there when asked`() async throws {
-        // Lines as `tidewire log export` writes them; the entry of kind 6 is a join of "ann" and a leave.
+        // These lines are what `tidewire log export` writes. The entry of kind 6 is a join of "ann", and a leave.
         let log = try TemporaryLog(
             #"""
             {"type":"header","format":"tidewire-log","version":1,"source":"7710563452674252973","epoch":"7dfdd7af39bc2da8","offset":12,"lsn":"0/0"}
@@ -214,7 +214,8 @@ struct TemporaryLog {
         #expect(try await onLog("tx", "9").exitCode == .notFound)
     }
 
-    /// The transaction commits at 0/153F018 and ends at 0/153F048; the next one begins at 0/153F0B8.
+    /// Checks LSNs inside a commit record. The transaction commits at 0/153F018 and ends at 0/153F048; the next one
+    /// begins at 0/153F0B8.
     @Test func `tx has no answer to an LSN inside of a commit record`() async throws {
         for name in ["0/153F018", "0/153F048"] {
             #expect(try await onLog("tx", name).output.hasPrefix("transaction 742, "))
@@ -232,7 +233,7 @@ struct TemporaryLog {
             #expect(result.exitCode == .outsideRetention && result.exitCode.rawValue == 3, "\(from): \(result.errors)")
             #expect(result.output.isEmpty && result.errors.contains("the oldest kept is @12"), "\(result.errors)")
         }
-        // Questions about kept changes work as usual, and a missing row is reported differently.
+        // Questions about changes that the log still has work as usual. A row that is not found gives another error.
         #expect(try await onLog("row", "fullrep", "5", "--from", "@12").exitCode == .ok)
         #expect(try await onLog("row", "fullrep", "999", "--from", "@12").exitCode == .notFound)
     }
@@ -366,7 +367,7 @@ struct TemporaryLog {
         #expect(slot.exitCode == .unreachable)
     }
 
-    /// Commands are exempt from the limit: each stays on one line, however long.
+    /// Checks the width of manuals, except for examples of commands, which stay on one line.
     @Test func `keeps every manual within eighty columns`() async {
         for words in [
             ["tail"], ["row"], ["tx"], ["log"], ["log", "info"], ["log", "verify"], ["log", "export"],

@@ -17,7 +17,7 @@ private let lines = [
     #"{"type":"end","offset":0,"lines":3}"#,
 ]
 
-/// Directory for an import, and the paths around it.
+/// Directory for an import, with the paths in it.
 private struct ImportStage: ~Copyable {
     let root = "/tmp/tidewire-test-import-\(UInt64.random(in: 0 ... .max))"
     var export: String { root + "/export.ndjson" }
@@ -60,7 +60,7 @@ private struct ImportStage: ~Copyable {
         #expect(again.exitCode == .notFound && again.errors.contains("is not empty"))
     }
 
-    /// Simulates a `kill -9` after every line, and before the log is moved to its final place.
+    /// Simulates a `kill -9` after every line, and before the log gets its final name.
     @Test(arguments: 0...4) func `an import that was killed has made no log, and can be run again`(
         stop: Int
     ) async throws {
@@ -187,7 +187,7 @@ private struct ImportStage: ~Copyable {
 
 /// Clock that moves only when a test moves it.
 private final class SteppedTime: TimeSource, @unchecked Sendable {
-    // One thread alone uses this value, so it needs no lock.
+    // Only one thread uses this value, so it needs no lock.
     private var now: UInt64 = 5_000_000_000
 
     func monotonicNanoseconds() -> UInt64 { now }

@@ -7,15 +7,16 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Logs written by earlier versions: every later version reads them and continues to write them. The folder keeps one
-/// log of each version with a different format (made by `Tests/Clients/make_log.py`). No log is ever made again.
+/// Tests with logs that earlier versions wrote. Every later version must read them and continue to write them. The
+/// folder has one log for each version with a different format (made by `Tests/Clients/make_log.py`). A log in it is
+/// never replaced.
 @Suite(.within(minutes: 5)) struct KeptLogTests {
     private static let fixtures = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Fixtures")
     private static let all = ((try? FileManager.default.contentsOfDirectory(atPath: fixtures.path)) ?? []).sorted()
     static let logs = all.filter { $0.hasPrefix("log-") }
     static let exports = all.filter { $0.hasPrefix("export-") }
 
-    /// Returns the path of a copy that the test may change.
+    /// Returns the path of a copy of the log, which the test may change.
     private func copy(_ log: String) throws -> String {
         let place = TemporaryDirectory.make("kept") + "/log"
         try FileManager.default.copyItem(atPath: Self.fixtures.path + "/" + log, toPath: place)
@@ -35,7 +36,7 @@ import Testing
         #expect(Self.logs.contains("log-0.1") && Self.exports.contains("export-0.1.ndjson"))
     }
 
-    /// Checks that an imported export gives the same answers as the kept log of the same version.
+    /// Checks an imported export: it must give the same answers as the kept log of the same version.
     @Test(arguments: exports) func `an export of an earlier version is imported`(name: String) async throws {
         let place = TemporaryDirectory.make("imported") + "/log"
         let made = await run("log", "import", Self.fixtures.path + "/" + name, on: place)
@@ -108,7 +109,7 @@ import Testing
         #expect(await run("row", "notes", "1", on: log).exitCode == .ok)
     }
 
-    /// Checks that a log with an unknown format is refused by name, and is not reported as damaged.
+    /// Checks a log with an unknown format: the refusal must name the format, and must not report damage.
     @Test(arguments: logs) func `a newer format is refused by name`(name: String) async throws {
         let log = try copy(name)
         let path = log + "/0000000002.segment"

@@ -10,14 +10,16 @@ import Testing
 
 private let commands: [any Command] = [EventCommand(), WhoCommand(), UserCommand(), SessionCommand()]
 
-/// Sample log with a ledger: two clients listened to the table, one of them left, and a third was refused.
+/// Sample log with a ledger. Two clients listened to the table, one of them left, and a third client was refused.
 private struct LedgerStage {
     let log: TemporaryLog
     static let ana = "00000000-0000-4000-8000-00000000000a"
     static let ben = "00000000-0000-4000-8000-00000000000b"
     static let cid = "00000000-0000-4000-8000-00000000000c"
 
-    /// - Parameter isFull: Records each delivery: the change at 13 was sent to Ana and to nobody else.
+    /// Creates the log.
+    ///
+    /// - Parameter isFull: true to record each delivery. The change at 13 was sent to Ana only.
     init(
         isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false, isBenFirst: Bool = false,
         isRefusedBefore: Bool = false
@@ -199,7 +201,7 @@ private struct LedgerStage {
         #expect(who.output.split(separator: "\n").contains { $0 == strangers }, "\(who.output)")
         let json = await stage.run("who", "13", "--recorded", "--json")
         #expect(json.output.hasSuffix(#"{"outcome":"not_in_log","clients":7}"# + "\n"), "\(json.output)")
-        // The log has Ben's leave.
+        // The log has the note that Ben left.
         let ben = await stage.run("who", "12", "--recorded", "--json", "--user", LedgerStage.ben)
         #expect(ben.output.hasPrefix(#"{"outcome":"sent""#), "\(ben.output)")
         let user = await stage.run("user", LedgerStage.ana)
@@ -207,7 +209,7 @@ private struct LedgerStage {
         #expect(
             user.output.contains("the log had no room: it lacks 2 notes of clients, and all notes of 7 others"),
             "\(user.output)")
-        // A user that the ledger does not know gets no such answer.
+        // For a user that the ledger does not know, there is no such answer.
         #expect(await stage.run("user", "nobody").exitCode == .notFound)
     }
 

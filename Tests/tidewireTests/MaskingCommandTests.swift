@@ -14,7 +14,7 @@ private let commands: [any Command] = [
     UserCommand(), SessionCommand(), LogCommand(), WhyCommand(), ConfigCommand(),
 ]
 
-/// Log with a secret in every place that can hold one. Each secret ends in the name of its place.
+/// Log with a secret in every place that can have one. Each secret ends in the name of its place.
 struct SecretStage {
     static let secret = "planted5ecret"
     static let user = "00000000-0000-4000-8000-00000000000a"
@@ -39,7 +39,7 @@ struct SecretStage {
 
     init() throws {
         var lines = Lines()
-        // One table has a sensitive key, the other a harmless key.
+        // One table has a sensitive key, the other a harmless one.
         let people = Self.relation(
             "people", oid: 16_501, [("id", "int4", 23, true)] + Self.hidden.map { ($0.name, $0.type, $0.oid, false) })
         let keyed = Self.relation("subscribers", oid: 16_502, [("email", "text", 25, true), ("n", "int4", 23, false)])
@@ -189,11 +189,11 @@ struct SecretStage {
             let result = await stage.run(words)
             #expect(result.exitCode == .ok, "\(words): \(result.errors)")
             #expect(!(result.output + result.errors).contains(SecretStage.secret), "\(words): \(result.output)")
-            // The secret does not appear as the bytes of a payload either.
+            // The secret must not appear as the bytes of a payload, either.
             let hex = SecretStage.secret.utf8.map { String($0, radix: 16) }.joined()
             #expect(!result.output.contains(hex), "\(words): \(result.output)")
         }
-        // The secrets that the checks look for are in the log.
+        // These checks show that the log has the secrets for which the other checks search.
         let whole = await stage.run(["tail", "--from", "oldest", "--presence", "--json", "--unmask", "*"])
         #expect(whole.output.ranges(of: SecretStage.secret).count > 30, "\(whole.errors)")
         let row = await stage.run(["row", "people", "1"])

@@ -4,15 +4,15 @@ import Postgres
 import System
 import TestSupport
 
-/// Environment for the code blocks of the pages. It has a database prepared as the pages say, with a table `orders`
-/// that has past changes, and a hub that follows it. A second database stands in for staging, and a third publishes
-/// nothing. Scripts find the addresses in their environment variables.
+/// Environment for the code blocks of the documentation pages. It has a database prepared as the pages state, with a
+/// table `orders` that has past changes, and a hub that follows it. A second database takes the part of staging, and a
+/// third one publishes nothing. Scripts find the addresses in their environment variables.
 final class PageStage {
     private static let secret = "a secret of clients that is long enough"
     private static let otherSecret = "a secret of operators that is long enough"
     private static let ana = "00000000-0000-4000-8000-00000000000a"
 
-    /// Folder of the programs that were built with the tests.
+    /// Folder of the programs that were built together with the tests.
     static let programs = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         .deletingLastPathComponent().path
 
@@ -52,8 +52,8 @@ final class PageStage {
         let description: String
     }
 
-    /// Tables and policies of the reader's own application. The stage adds nothing else to the quickstart; a test
-    /// checks that.
+    /// Tables and policies of the reader's own application. They are all that the stage adds to the quickstart, and a
+    /// test checks that.
     static let application = [
         "CREATE TABLE orders (id bigint PRIMARY KEY, owner uuid, status text)",
         "CREATE TABLE team_members (team int, person uuid, PRIMARY KEY (team, person))",
@@ -61,8 +61,8 @@ final class PageStage {
         "CREATE POLICY own ON orders FOR SELECT TO authenticated USING (owner = auth.uid())",
     ]
 
-    /// Prepares a database by the quickstart's own blocks: its step 1, the statements that the command prints, and step
-    /// 2 if the tables are to be published.
+    /// Prepares a database by the quickstart's own blocks: its step 1, then the statements that the command prints,
+    /// then step 2 if `isPublished` is true.
     private func prepare(_ name: String, isPublished: Bool) throws {
         try cluster.connect().execute("CREATE DATABASE \(name)")
         let connection = try cluster.connect(database: name)
@@ -75,7 +75,7 @@ final class PageStage {
         if isPublished { try connection.execute(quickstart("ALTER PUBLICATION", "sql")) }
     }
 
-    /// Returns the text of the page's first block in the language that begins so.
+    /// Returns the page's first block in the language whose text begins with `beginning`.
     private func quickstart(_ beginning: String, _ language: String) throws -> String {
         let page = Page(
             path: "docs/quickstart.md",
@@ -109,7 +109,7 @@ final class PageStage {
         environment["POSITION"] = String(position)
     }
 
-    /// Subscribes a client to the orders, and keeps the client connected.
+    /// Connects a client, subscribes it to the orders, and keeps it connected.
     private func listen() throws {
         guard let port = (environment["HUB"]?.split(separator: ":").last).flatMap({ UInt16($0) }) else { return }
         let client = try TestClient(port: port)
@@ -122,7 +122,7 @@ final class PageStage {
             {"topic":"realtime:orders","event":"phx_join","ref":"1","join_ref":"1","payload":{"config":{
             "postgres_changes":[{"event":"*","schema":"public","table":"orders"}]}}}
             """.utf8)
-        // The frame is masked with zeros, which leave the text unchanged.
+        // The frame's mask is all zeros, so that the text is unchanged.
         try client.send([0x81, 0xfe, UInt8(join.count >> 8), UInt8(join.count & 0xff), 0, 0, 0, 0] + join)
         var heard: [UInt8] = []
         try until("somebody is subscribed") {
@@ -152,7 +152,7 @@ final class PageStage {
     private func output(_ script: String, in folder: String? = nil) throws -> String {
         let place = directory + "/output"
         let folder = folder ?? directory
-        // A child process appends to an existing file.
+        // A child process appends to an existing file, so the file is removed first.
         try? FileManager.default.removeItem(atPath: place)
         let ending = try ChildProcess(
             ["/bin/sh", "-euc", "cd '\(folder)'\n\(script)"], output: place, environment: environment
@@ -164,7 +164,7 @@ final class PageStage {
         return said
     }
 
-    /// Runs a block in its page's own folder, where the page's blocks run one after another.
+    /// Runs a block in the folder of its page, in which the page's blocks run one after another.
     func failure(ofScript block: Page.Block) throws -> String? {
         let folder = directory + "/" + block.page.replacing("/", with: "-")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -176,8 +176,7 @@ final class PageStage {
         }
     }
 
-    /// Runs a block in a transaction that is rolled back, on a database without a publication or without any
-    /// preparation.
+    /// Runs a block in a transaction that is rolled back. The database has no publication, or no preparation at all.
     func failure(ofSQL block: Page.Block) -> String? {
         do {
             let connection =

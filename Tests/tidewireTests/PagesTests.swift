@@ -7,8 +7,8 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Tests of README and the pages of `docs/`: their examples run, or are at least accepted by the program. Everything
-/// that they name exists, and their links work.
+/// Tests of README and the pages of `docs/`. Their examples must run, or at least be accepted by the program. Every
+/// name on them must exist, and their links must work.
 @Suite(.within(minutes: 20)) struct PagesTests {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// Returns the commands that another built program lists itself: the second words of `bench ingest` and the like.
+    /// Returns the commands that another built program lists: the second words of `bench ingest` and similar commands.
     private static func commands(of program: String) -> Set<String> {
         let output = TemporaryDirectory.make("pages") + "/commands"
         _ = try? ChildProcess([PageStage.programs + "/" + program, "--commands"], output: output)
@@ -150,18 +150,18 @@ import Testing
         #expect(Set(named) == Set(Setting.all.map(\.name)))
     }
 
-    /// Names that only PostgreSQL's own manual has.
+    /// Names that are only in PostgreSQL's own manual.
     private static let ofPostgreSQL: Set = ["sync_replication_slots", "publish_generated_columns"]
 
-    /// Checks names with underscores: settings, metrics, roles, functions, claims, codes. Each appears somewhere in the
-    /// sources.
+    /// Checks names with underscores: settings, metrics, roles, functions, claims and codes. Each must be somewhere in
+    /// the sources.
     @Test func `what is named exists`() {
         let settings = Set(Setting.all.map(\.environmentName))
         let known = Self.namesOfSources().union(settings).union(Self.ofPostgreSQL)
         #expect(known.contains("catch_up_grace") && !known.contains("catch_up_gracex"))
         for page in Self.pages {
             for name in page.quoted.flatMap({ $0.matches(of: /[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+_?/).map { String($0.0) } })
-            // `sb_publishable_…` is the beginning of such a name.
+            // A text such as `sb_publishable_…` is only the beginning of a name.
             where !name.hasSuffix("_") {
                 let isKnown = known.contains(name)
                 #expect(isKnown, "\(page): nothing is called \(name)")
@@ -246,7 +246,8 @@ import Testing
         }
     }
 
-    /// Checks that the stage makes nothing that a page lacks: nobody would notice the gap.
+    /// Checks that the stage adds nothing that a page should state. Otherwise, the gap on the page would not be
+    /// noticed.
     @Test func `the stage of pages adds nothing but the reader's application`() throws {
         let application = /CREATE TABLE .+|CREATE POLICY .+|ALTER TABLE \w+ ENABLE ROW LEVEL SECURITY/
         for statement in PageStage.application {
@@ -275,7 +276,7 @@ import Testing
         try expectEachMetricHasItsRow(stage)
     }
 
-    /// Checks that the page has a row with an explanation for exactly the metrics that a hub shows.
+    /// Checks that the page has a row with an explanation for each metric of a hub, and no other rows.
     private func expectEachMetricHasItsRow(_ stage: PageStage) throws {
         let page = Self.text("docs/metrics.md")
         var shown: Set<String> = []

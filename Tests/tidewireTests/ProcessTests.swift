@@ -10,7 +10,7 @@ import Testing
 @testable import Console
 @testable import tidewire
 
-/// Built program, in a process of its own.
+/// Built program that runs as a process of its own.
 private struct Process {
     let child: ChildProcess
     private let file: String
@@ -37,8 +37,8 @@ private struct Process {
 
     func ended() -> ChildProcess.Ending? { child.wait(milliseconds: 180_000) }
 
-    /// Returns the program's peak memory in bytes, as the kernel reports it while the program runs. The kernel's value
-    /// for a child that has ended is useless: it begins with its parent's memory.
+    /// Returns the program's peak memory in bytes. The kernel reports it while the program runs. For a child that has
+    /// ended, the kernel's value is useless, because it begins with the parent's memory.
     func peak() -> Int {
         var peak = 0
         while child.isRunning {
@@ -59,7 +59,7 @@ private struct Process {
     }
 }
 
-/// Tests of Ctrl-C, sent to the program itself.
+/// Tests of an interruption (Ctrl-C) that is sent to the program itself.
 @Suite(.serialized, .within(minutes: 15)) struct InterruptionTests {
     /// Returns a log with ten rows, each inserted by its own transaction, one second after the previous one.
     private static func steps() throws -> TemporaryLog {
@@ -88,7 +88,7 @@ private struct Process {
         try Process(["replay", "--log", log.path, "--target", database.url, "--go"] + words)
     }
 
-    /// Waits for `holds`, and returns false if the time limit passes first.
+    /// Waits until `holds` is true. Returns false if the time limit passes first.
     private static func comes(_ holds: () throws -> Bool) rethrows -> Bool { try eventually(holds) }
 
     private func replays(_ log: TemporaryLog) async -> Int {
@@ -99,7 +99,7 @@ private struct Process {
     @Test func `a replay stops between two transactions, and says how to go on`() async throws {
         let (log, database) = (try Self.steps(), try Self.staging())
         defer { log.remove() }
-        // At this speed, ten seconds lie between two transactions.
+        // At this speed, ten seconds pass between two transactions.
         let slow = try Self.replay(log, database, "--speed", "x0.1")
         #expect(try Self.comes { try !Self.ids(database).isEmpty })
         slow.child.signal(SIGINT)
@@ -144,7 +144,7 @@ private struct Process {
         #expect(try Self.ids(database) == Array(0..<10))
     }
 
-    /// Checks an import that waits for more of a pipe.
+    /// Checks an import that waits for further input from a pipe.
     @Test func `an import leaves nothing`() throws {
         let place = TemporaryDirectory.make("import")
         let pipe = try Pipe()
@@ -168,7 +168,7 @@ private struct Process {
 @Suite(.serialized, .within(minutes: 30)) struct MemoryTests {
     private static let transaction = 80_000_000
 
-    /// Writes an export: the transaction in parts, as ingest makes them, or all of it in one value.
+    /// Writes an export with one transaction: its parts as ingest makes them, or all of it in one value.
     private static func exported(values: Int) throws -> String {
         let path = TemporaryDirectory.make("memory") + "/export.ndjson"
         let file = try DiskDirectory(Directories.parent(of: path)).open("export.ndjson", for: .creating)
@@ -208,8 +208,9 @@ private struct Process {
         return peak
     }
 
-    /// Checks the memory beyond the program's usual amount: a few megabytes for many values. One large value is held as
-    /// it is read, as it is written, and once more while a buffer grows: 240 MB, and what the allocator keeps.
+    /// Checks the memory beyond the program's usual amount. Many values need a few megabytes. One large value is in
+    /// memory as it is read, as it is written, and once more while a buffer grows: 240 MB, and the memory that the
+    /// allocator keeps.
     @Test(arguments: [(8000, 32_000_000), (1, 290_000_000)])
     func `a large transaction is read part by part, and a large value held three times at most`(
         values: Int, most: Int

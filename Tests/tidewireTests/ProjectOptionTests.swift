@@ -8,7 +8,7 @@ import Testing
 @testable import Settings
 @testable import tidewire
 
-/// Tests with one hub's data directory that has several projects: the project's name finds its log.
+/// Tests with the data directory of a hub that has several projects. A command must find a log by its project's name.
 @Suite(.within(minutes: 5)) struct ProjectOptionTests {
     private let place = TemporaryDirectory.make("projects")
     private let commands: [any Command] = [TailCommand(), LogCommand()]
@@ -18,7 +18,7 @@ import Testing
             words + ["--data-dir", place], commands: commands, environment: ["DB_ENC_KEY": "k"])
     }
 
-    /// Makes a project as the API does, and returns its data directory.
+    /// Creates a project as the API does, and returns its data directory.
     private func make(_ name: String) throws -> String {
         let text = #"""
             {"tenant":{"external_id":"\#(name)","jwt_secret":"s3cret-of-thirty-two-bytes-or-more","extensions":[{"type":"postgres_cdc_rls","settings":
@@ -48,7 +48,7 @@ import Testing
         #expect(await run("log", "info", "--project", "shop").exitCode == .ok)
         // The project's directory has no log yet.
         #expect(await run("tail", "--project", "forum").exitCode != .ok)
-        // The project from the settings has its log directly in the data directory.
+        // The project of the settings has its log directly in the data directory.
         try importLog(to: place + "/log")
         #expect(await run("tail", "--project", "realtime-dev", "-n", "1").output == run("tail", "-n", "1").output)
     }

@@ -229,7 +229,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
     {
         let (stage, database) = (try SecretStage(), try Self.staging())
         defer { stage.log.remove() }
-        // The log knows the lengths of its own columns.
+        // The log has the lengths of its own columns.
         try database.run(
             "ALTER TABLE people ALTER note TYPE text; CREATE TABLE subscribers (email text PRIMARY KEY, n int)")
         let files = ["key": "sixteen bytes it is"]

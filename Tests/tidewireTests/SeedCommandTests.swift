@@ -11,7 +11,7 @@ import Testing
 
 private let commands: [any Command] = [SeedCommand()]
 
-/// Returns a log whose tables appear in the wrong order: each refers to a later one.
+/// Returns a log whose tables first appear in the wrong order: each one refers to a later one.
 private func wrongWayRound(circle: Bool = false) throws -> TemporaryLog {
     func relation(_ name: String, _ oid: UInt32, _ columns: [String]) -> Relation {
         Relation(
@@ -45,7 +45,7 @@ private let tables = """
         await run(["seed", "--log", log.path] + words, commands: commands)
     }
 
-    /// Returns the tables of a script, in the script's order.
+    /// Returns the tables of a script in their order.
     private func order(_ script: String) -> [String] {
         script.split(separator: "\n").compactMap { line in
             line.wholeMatch(of: /INSERT INTO "public"\."(\w+)" .*/).map { String($0.1) }
@@ -91,7 +91,7 @@ private let tables = """
         try staging.run("RESET ROLE")
         #expect(try staging.value("SELECT count(*) FROM remarks JOIN items i ON i.id = item_id") == "1")
         try staging.run("DROP OWNED BY \(login); DROP ROLE \(login)")
-        // By names alone, a table comes before one that it refers to.
+        // In the order of names, a table is before one to which it refers.
         let other = try TestDatabase()
         try other.run(tables)
         let guessed = await seed(log, "--triggers")
@@ -121,7 +121,7 @@ private let tables = """
         let whole = try contents()
         #expect(await whole == seed(log).output)
         #expect(try directory.names() == ["staging.sql"])
-        // The command fails after the first table is written.
+        // The command fails after it has written the first table.
         let failed = await seed(log, "-o", path, "--table", "people", "--table", "nothing")
         #expect(failed.exitCode == .notFound && failed.errors.contains("no changes of public.nothing"))
         #expect(try contents() == whole && directory.names() == ["staging.sql"])
@@ -150,7 +150,7 @@ private let tables = """
     }
 }
 
-/// Tests that a command which takes longer than a second reports its progress to a person.
+/// Tests of the progress that a command reports to a person if it takes longer than a second.
 @Suite(.within(minutes: 5)) struct ProgressTests {
     @Test(
         arguments: [

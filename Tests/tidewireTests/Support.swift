@@ -11,7 +11,7 @@ struct Run {
     let output: String
     let errors: String
 
-    /// Output with MARK in place of masking marks, which differ in every run.
+    /// Output with MARK in place of each masking mark, because marks differ from run to run.
     var unmarked: String { output.replacing(/\*\*\* [0-9a-f]{8,16}/, with: "*** MARK") }
 }
 
@@ -40,7 +40,7 @@ func run(
         errors: String(decoding: recorder.errors, as: UTF8.self))
 }
 
-/// Runs the program with a command line given word by word.
+/// Runs the program with the words of a command line.
 func run(
     _ words: String..., environment: [String: String] = [:], files: [String: String] = [:],
     outputFailure: OutputFailure? = nil
@@ -53,7 +53,7 @@ private final class Recorder {
     var errors: [UInt8] = []
 }
 
-/// Command that only contains other commands.
+/// Command that has only subcommands.
 struct SampleLogCommand: Command {
     let name = "log"
     let summary = "Look after the event log."
@@ -61,7 +61,7 @@ struct SampleLogCommand: Command {
     let subcommands: [any Command] = [VerifyCommand(), PickyCommand()]
 }
 
-/// Command that prints its own arguments.
+/// Command that prints its arguments.
 struct VerifyCommand: Command {
     static let limit = Option.value("limit", "N", short: "n", "How many.")
     static let mask = Option.value("mask", "COLUMN", isRepeatable: true, "What to hide.")
@@ -85,7 +85,7 @@ struct VerifyCommand: Command {
     }
 }
 
-/// Command that fails after it has printed something.
+/// Command that prints something and then fails.
 struct PickyCommand: Command {
     static let limit = Option.value("limit", "N", "How many.")
 
@@ -101,7 +101,7 @@ struct PickyCommand: Command {
     }
 }
 
-/// Clock on which every reading takes long, so that everything that reports progress does so.
+/// Clock that moves far forward with every reading, so that every command that can report progress does.
 final class SlowTime: TimeSource {
     private let looks = Atomic<UInt64>(0)
 

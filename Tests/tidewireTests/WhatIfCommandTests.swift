@@ -78,7 +78,8 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(result.output.contains("1 client would gain none and lose none"))
     }
 
-    /// Checks an unprepared copy of the database: "nobody receives anything" is no useful answer there.
+    /// Checks a copy of the database that publishes no tables. An answer that no client receives anything would not
+    /// help there.
     @Test func `tables that the database does not publish are named`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }
@@ -89,7 +90,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(nothing.output.contains("public.fullrep"), "\(nothing)")
         let json = await Self.run(stage, "--json", sql: "SELECT 1", claims: Self.me)
         #expect(json.output.contains(#""not_published":[""#) && json.output.contains("public.fullrep"), "\(json)")
-        // A table that another publication or the proposal publishes is not named.
+        // The answer does not name a table that another publication or the proposal publishes.
         let proposed = await Self.run(
             stage, sql: "ALTER PUBLICATION supabase_realtime ADD TABLE fullrep", claims: Self.me)
         #expect(proposed.exitCode == .notFound && proposed.output.contains("is published"), "\(proposed)")
@@ -138,7 +139,8 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(nothing.exitCode == .usage && nothing.errors.contains("or --binding BINDING"), "\(nothing)")
     }
 
-    /// Checks that marks are not values: a policy's result on a mark is unknown, and the answer says so.
+    /// Checks a bundle with masked values. A mark is not a value, so the result of a policy on it is unknown, and the
+    /// answer must state that.
     @Test func `of a bundle what is masked counts as shown to nobody, unless it was left readable`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }
@@ -164,7 +166,7 @@ private let commands: [any Command] = [WhatIfCommand()]
         #expect(open.output == here.output && open.output.contains("Gains, for example"), "\(open) \(here)")
     }
 
-    /// Checks that a bundle lacks the changes after its end, so the command cannot undo them.
+    /// Checks a bundle: it does not have the changes after its end, so the command cannot undo them.
     @Test func `a bundle says that it cannot take back what came after it`() async throws {
         let stage = try WhyStage("")
         try stage.database.run(

@@ -8,7 +8,7 @@ import Testing
 
 private let commands: [any Command] = [WhyCommand()]
 
-/// Database with a table like the sample log's, and the documented logins.
+/// Database with a table like the one of the sample log, and the documented logins.
 struct WhyStage {
     let database: TestDatabase
     let log: TemporaryLog
@@ -214,8 +214,8 @@ struct WhyStage {
         #expect(result.output.contains("was not asked: no login is fit to run policies"), "\(result.output)")
     }
 
-    /// Checks both columns of the answer, over policies of every kind, holders of every kind, and all changes of the
-    /// log.
+    /// Checks both columns of the answer: the hub's result and PostgreSQL's result. Policies and holders are of every
+    /// kind, and all changes of the log are checked.
     @Test func `the hub and PostgreSQL agree in every part`() async throws {
         let policies = [
             "true", "email = (auth.jwt() ->> 'email')", "(SELECT auth.uid()) IS NOT NULL",
