@@ -29,7 +29,7 @@ public struct HistoryQuery: Sendable {
         self.to = to
     }
 
-    /// True if changes of this operation are wanted. Messages and truncates have no row; messages have no table either.
+    /// True if the query wants changes of this operation.
     func wants(_ operation: Operation) -> Bool {
         operations.isEmpty || operations.contains(operation)
     }

@@ -19,7 +19,7 @@ public struct HistoryWindow: Sendable, Equatable {
     }
 }
 
-/// Reason why a window cannot be found.
+/// Reason why the ends of a window cannot be found in the log.
 public enum HistoryError: Error, Sendable, Equatable {
     case outsideRetention(asked: HistoryBound, oldestOffset: UInt64, oldestTime: Int64)
     /// The log has no transaction with this number.
@@ -96,7 +96,8 @@ extension HistoryLog {
 }
 
 extension SegmentSummary {
-    /// Earliest time that the summary shows for the segment's entries, in microseconds since 1970.
+    /// Earliest time that the summary shows for the segment's entries, in microseconds since 1970. For an empty
+    /// segment, it is the time of creation.
     public var begin: Int64 {
         if isEmpty { return header.created }
         // Messages outside of transactions have no time.

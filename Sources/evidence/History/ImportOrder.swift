@@ -3,9 +3,9 @@ import Change
 /// Check that an export's transactions are in an order that a hub could have written. Without it, an imported log could
 /// show transactions that cannot have happened.
 struct ImportOrder {
-    /// A transaction whose last part is still to come.
+    /// A transaction whose last part has not been read yet.
     private struct Open {
-        /// Nil if this version cannot read the parts.
+        /// Information about the transaction; nil if this version of Tidewire cannot read its parts.
         var info: TransactionInfo?
         var nextIndex: UInt64
     }

@@ -178,7 +178,7 @@ public struct Attendance: Sendable {
     }
 }
 
-/// Collection of the channels in the ledger.
+/// Attendance of all channels in the ledger, or of those that one change concerns.
 public struct AttendanceBook: Sendable {
     /// Longest time in microseconds from a channel's end to a change at which the book still lists the channel.
     public static let goneMicroseconds: Int64 = 3_600_000_000

@@ -120,7 +120,7 @@ public struct LogExport: ~Copyable {
         line.append("{\"type\":\"header\",\"format\":\"tidewire-log\",\"version\":1,\"source\":\"")
         line.append(decimal: header.source)
         line.append("\",\"epoch\":")
-        // A gap at the beginning follows an epoch outside the export. Zero, the epoch of no log, stands for it.
+        // If the export begins with a gap, the epoch before the gap is not in the export. The header then has zero.
         line.append(quoted: Hex.text(reader.entry.kind == .gap ? 0 : header.epoch))
         line.append(",\"offset\":")
         line.append(decimal: reader.entry.offset)
@@ -352,7 +352,7 @@ public struct LogExport: ~Copyable {
 /// A relation with the export's masks and state for it.
 struct ExportedRelation {
     let relation: Relation
-    /// Nil if nothing is masked.
+    /// Masks of the relation's columns; nil if nothing is masked.
     let masks: MaskedRelation?
     var isWritten = false
 }

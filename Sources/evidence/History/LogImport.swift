@@ -315,7 +315,7 @@ public final class LogImport {
     }
 }
 
-/// Refusal of the current line.
+/// Error that refuses the current line of an import.
 struct Refused: Error {
     let reason: String
 
@@ -332,7 +332,7 @@ private final class NextEpoch: Sendable {
     }
 }
 
-/// Fields of a line that every entry has.
+/// Fields of an export's line that every entry has.
 struct EntryPlace {
     var lsn: LSN
     var time: Int64

@@ -40,7 +40,7 @@ public struct LogStatistics: Sendable {
     }
 
     public struct Count: Sendable, Equatable {
-        /// Counts by `Operation.place`.
+        /// Number of changes of each operation, by `Operation.place`.
         fileprivate var operations = Array(repeating: UInt64(0), count: Operation.allCases.count)
         public internal(set) var changes: UInt64 = 0
         /// Number of transactions with at least one of the changes.
@@ -64,7 +64,7 @@ public struct LogStatistics: Sendable {
         public let offset: UInt64
         public let transaction: TransactionInfo
         public let operation: Operation
-        /// Nil for a message.
+        /// Table of the change; nil for a message.
         public let table: TableName?
         public let bytes: UInt64
     }
@@ -139,7 +139,7 @@ public struct LogStatistics: Sendable {
         current = nil
     }
 
-    /// Returns the index of the group for changes of this table. Callers look it up once for many changes.
+    /// Returns the index of the group for changes of this table and operation. Callers use it for many changes.
     mutating func place(of table: TableName?, _ operation: Operation) -> Int {
         switch grouping {
         case .table: place(of: table.map { .table($0) } ?? .messages)
@@ -187,7 +187,7 @@ extension LogStatistics.Count {
 }
 
 extension Operation {
-    /// Index among all cases, in their order.
+    /// Index of the operation in `Operation.allCases`.
     fileprivate var place: Int {
         switch self {
         case .insert: 0

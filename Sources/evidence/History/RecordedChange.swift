@@ -118,7 +118,7 @@ public struct RecordedMark: Sendable, Equatable {
     public var mark: OperatorMark
 }
 
-/// An item that a window shows.
+/// Item of the log that a query returns.
 public enum HistoryItem: Sendable {
     case change(RecordedChange)
     case gap(RecordedGap)

@@ -66,7 +66,7 @@ public struct RowHistory: ~Copyable {
     /// Known values of a row after its last version, by column name: a schema may change in between.
     private typealias State = [String: RowValue]
 
-    /// A key in one table.
+    /// Key of a row, with its table.
     private struct Place: Hashable {
         var table: TableFamilies.Identity
         var key: [RowValue]

@@ -8,7 +8,7 @@ public struct RowAsOf: Sendable {
     public enum Witness: String, Sendable {
         /// The last change of the row before the place.
         case change
-        /// The first change of the row after the place, which shows the row that it found.
+        /// The first change of the row after the place. It shows the row from before the change.
         case later
         /// A reading from the database. No change touched the row between the reading and the place, whichever came
         /// first.
@@ -41,9 +41,9 @@ public enum TableAsOfError: Error, Sendable, Equatable {
 /// Rows that a table had at a place in the log, reconstructed from the log.
 ///
 /// The last change of a row before the place shows the row. If there is none, the first change after the place shows
-/// the row that it found (an insert found none). If the log has no change of the row at all, a reading from the
-/// database (`KeptRows`) shows it, because the row was the same all the time. Changes after a gap or a truncate show
-/// nothing about earlier rows.
+/// the row from before that change; an insert shows that there was none. If the log has no change of the row at all, a
+/// reading from the database (`KeptRows`) shows it, because the row was the same all the time. Changes after a gap or a
+/// truncate show nothing about earlier rows.
 ///
 /// A renamed table stays one table. If several tables had the name, the result shows the one that had it last. A table
 /// of a restored database is another table. All rows are held in memory, up to a limit.
@@ -180,13 +180,13 @@ struct KeptPart {
     let note: KeptRows
 }
 
-/// Reader of the parts of some tables, in the order of the log.
+/// Reader of the parts of readings (`KeptPart`) of some tables, in the order of the log.
 private struct KeptParts: ~Copyable {
     private var reader: KeptRowsReader
     private let families: TableFamilies
     private let wanted: Set<TableFamilies.Identity>
     private var waiting: KeptPart?
-    /// True if the log has at least one such part.
+    /// True if the log has at least one part for these tables.
     let areThere: Bool
 
     init(_ log: HistoryLog, _ tables: [UInt64], _ families: TableFamilies, _ wanted: Set<TableFamilies.Identity>) throws

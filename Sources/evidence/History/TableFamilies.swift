@@ -15,7 +15,7 @@ struct TableFamilies {
     }
 
     private var eras: [UInt64: Int] = [:]
-    /// Schemas in the order of the log, each once in an era.
+    /// Schemas in the order of the log. A schema is listed once for each era (`Identity.era`).
     private(set) var schemas: [(relation: RecordedRelation, identity: Identity)] = []
     private var names: [Identity: Set<TableName>] = [:]
 

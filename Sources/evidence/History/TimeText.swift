@@ -4,7 +4,7 @@ import Diagnostics
 /// offset of a time zone.
 public enum TimeText {
     /// Returns a time such as `2026-11-14T10:02:11.204000`, with at most `digits` digits of the fraction. `separator`
-    /// stands before the time of day.
+    /// is written before the time of day.
     public static func write(
         _ microseconds: Int64, offsetSeconds: Int64 = 0, separator: Character = "T", digits: Int = 6
     ) -> String {

@@ -43,7 +43,7 @@ public final class Masking: Sendable {
     /// True if nothing is ever masked.
     public var isNothing: Bool { hidden.isEmpty && (rules.rules.isEmpty || shown.contains { $0.isEverything }) }
 
-    /// True if the other names of a table in the log can matter.
+    /// True if the masking depends on names of tables, so that the other names of a table matter, too.
     var knowsTables: Bool {
         (hidden + shown).contains { $0.table != nil } || rules.namesTables
     }
@@ -112,7 +112,7 @@ public final class Masking: Sendable {
             case .unreadable: break
             }
         }
-        // Other formats are not parsed here, and are masked as a whole if they contain a masked name.
+        // A value in another format is not parsed. It is masked as a whole if it contains a masked name.
         return mentions(bytes, of: tables) ? .masked(tag(bytes)) : .text(bytes)
     }
 

@@ -76,7 +76,7 @@ final class ClientUpgrades: ClientPart {
         upgrade(request, session, as: .client)
     }
 
-    /// Refuses an upgrade after a pause, because clients of this protocol retry at once and without end.
+    /// Refuses an upgrade after a pause, because clients of this protocol retry immediately and without end.
     private func refuse(_ session: Session, _ response: HTTPResponse) {
         session.stage = .refused(response, toHead: false)
         if let timer = session.timer { loop.cancel(timer) }

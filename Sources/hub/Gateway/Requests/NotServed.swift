@@ -10,7 +10,7 @@ enum NotServed: Error {
     /// The request is not for any known project.
     case unknown
 
-    /// Response in the form of Supabase Realtime, for the paths that both have.
+    /// Response in the form of Supabase Realtime, for the paths that the hub has in common with it.
     var response: HTTPResponse {
         switch self {
         case .unavailable(let sentence): .message(.serviceUnavailable, sentence)

@@ -52,7 +52,7 @@ final class ClientLoop: SocketApplication {
     let mailbox: Mailbox<LoopMail>
     /// Index among the gateway's loops.
     let number: Int
-    /// Socket loop; the first call sets it, before any other call.
+    /// Socket loop that serves the clients. `started(on:)` sets it before any other call.
     var loop: SocketLoop!
     private(set) var sessions: [Session?] = []
     /// Projects on this loop, by number.
