@@ -9,7 +9,8 @@ public protocol AskingWorker<Line>: AnyObject {
 
     var inbox: Inbox<Line> { get }
     var lane: Line.Lane { get }
-    /// Prepares for sleeping. Returns the latest time of waking, as monotonic time in nanoseconds.
+    /// Prepares the worker for sleep. Returns the monotonic time in nanoseconds at which the thread wakes even without
+    /// a job.
     func prepare() -> UInt64
     /// Answers the given jobs or keeps them for later. The array is empty if the thread woke at the time that `prepare`
     /// returned.
@@ -51,7 +52,7 @@ public protocol ConnectedWorker<Line>: AskingWorker {
     var definitions: DefinitionsVersion? { get }
     /// True if the worker connects before it receives a question.
     var connectsUnasked: Bool { get }
-    /// Time of waking without a question while the worker has a session, as monotonic time in nanoseconds.
+    /// Monotonic time in nanoseconds at which a worker that has a session wakes even without a question.
     var nextWake: UInt64 { get }
     /// Opens a session. Returns nil if the database is reachable but cannot be used. The implementation has then logged
     /// the reason and set the next attempt in `link`.

@@ -19,7 +19,7 @@ extension AskedJob {
 /// Amount of jobs in an inbox, or the limit of that amount.
 public struct InboxLoad: Sendable, Equatable {
     public var jobs: Int
-    /// Number of parts of which the jobs consist, such as rows, row-claimant pairs or bindings.
+    /// Number of parts of which the jobs consist, such as rows, pairs of a row and a policy subject, or bindings.
     public var parts: Int
     public var bytes: Int
 
@@ -114,8 +114,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     public let interrupt: Wake
     private let limit: InboxLoad
     private let state = Mutex(State())
-    /// Bells of the lanes. A bell is no file descriptor, because askers and answering threads may have different
-    /// descriptor tables.
+    /// Bells that wake the threads of the inbox, one for each number `Lane.bell`. A bell is no file descriptor, because
+    /// askers and answering threads may have different descriptor tables.
     private let bells = (0..<Line.Lane.bellCount).map { _ in Pulse() }
 
     public init(holding limit: InboxLoad) throws(SystemError) {
@@ -161,8 +161,8 @@ public final class Inbox<Line: WaitingLine>: Sendable {
     // MARK: Answering
 
     /// Waits for jobs and returns them. The result is empty at the deadline (monotonic time in nanoseconds), and may be
-    /// empty earlier. The thread calls `finished` after working on the jobs. `seen` is the thread's own counter, 0 at
-    /// first.
+    /// empty earlier. The thread calls `finished` after working on the jobs. `seen` is the number of rings of the
+    /// lane's bell that the thread has seen; each thread keeps one, which begins at 0.
     public func take(_ lane: Line.Lane, until deadline: UInt64, seen: inout UInt64) -> [Line.Job] {
         let jobs = takeNow(lane)
         if !jobs.isEmpty { return jobs }

@@ -30,7 +30,7 @@ public final class Reply<Answer: Sendable>: Sendable {
         then(answer)
     }
 
-    /// Gives the answer for unanswered questions.
+    /// Passes the answer for unanswered questions to the callback.
     public func giveUp() { give(unanswered()) }
 
     deinit {

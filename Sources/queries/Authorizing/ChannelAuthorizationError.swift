@@ -10,9 +10,9 @@ public enum ChannelAuthorizationError: Error, Sendable, Hashable {
     case canceled(String)
     /// `realtime.messages` has no partition for today.
     case missingPartition
-    /// The database lacks objects that the hub needs to test rights. An operator has been told the remedy.
-    /// The database is unreachable.
+    /// The database lacks objects that the hub needs to test rights. The hub has logged the remedy for an operator.
     case unprepared
+    /// The database is unreachable.
     case unavailable
     /// The database is starting.
     case initializing

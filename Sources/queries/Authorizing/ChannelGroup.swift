@@ -37,7 +37,7 @@ struct ChannelGroup {
         assert(questions.count == askers.count, "each question has its askers")
     }
 
-    /// Returns the next questions that fit into one statement.
+    /// Returns the group's questions from index `first` on, as many as fit into one statement.
     func part(from first: Int) -> ArraySlice<ChannelQuestion> {
         precondition(questions.indices.contains(first), "there is a next one")
         return questions[first...].fitting(Limits.channelBatch, within: Limits.policyStatementBytes, \.byteCount)

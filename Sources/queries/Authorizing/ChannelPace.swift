@@ -10,7 +10,7 @@ import System
 /// After several slow questions of one kind (similar topics, or one user), all questions of that kind are asked
 /// separately from others.
 final class ChannelPace: Sendable {
-    /// Treatment of a question by what similar questions took.
+    /// Way in which a question is asked, depending on how long similar questions took recently.
     enum Standing {
         case plain
         /// Several similar questions have taken too long recently.
@@ -20,7 +20,7 @@ final class ChannelPace: Sendable {
 
     private enum Subject: Hashable {
         case topic(role: String, [UInt8])
-        /// Topics that are equal apart from parts with digits.
+        /// Role, and all topics that become equal when parts with digits are replaced by a placeholder.
         case kind(role: String, [UInt8])
         case person(role: String, String)
     }
@@ -50,6 +50,7 @@ final class ChannelPace: Sendable {
         }
     }
 
+    /// Returns the way in which the question is asked now.
     func standing(_ question: ChannelQuestion, at now: UInt64) -> Standing {
         state.withLock { state in
             guard state.penalties.isActive(at: now) else { return .plain }
@@ -60,7 +61,8 @@ final class ChannelPace: Sendable {
         }
     }
 
-    /// Returns the subjects to which a slow question's penalty applies. The first is its topic.
+    /// Returns the keys under which a slow question gets penalties. The first is its topic, then similar topics and the
+    /// user.
     private static func subjects(_ question: ChannelQuestion) -> [Subject] {
         var subjects = [Subject.topic(role: question.role, question.topic)]
         subjects.append(.kind(role: question.role, kind(question.topic)))
@@ -68,7 +70,8 @@ final class ChannelPace: Sendable {
         return subjects
     }
 
-    /// Returns the topic without the parts that contain digits, so that similar topics become equal.
+    /// Returns the topic with each colon-separated part that contains a digit replaced by a placeholder, so that
+    /// similar topics become equal.
     private static func kind(_ topic: [UInt8]) -> [UInt8] {
         var kind: [UInt8] = []
         for part in topic.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) {

@@ -137,7 +137,8 @@ final class ChannelWorker: ConnectedWorker {
         return (max(.milliseconds(1), min(Limits.channelProbeTimeout, left)), .zero)
     }
 
-    /// Handles the outcome of a statement. Returns the number of questions that need no further attempt in this lane.
+    /// Passes the outcome of a statement to its askers, or passes failed questions to the lane `apart`. Returns the
+    /// number of questions that need no further attempt in this lane.
     private func take(_ outcome: ProbeOutcome, _ group: ChannelGroup, _ range: Range<Int>) -> Int {
         switch outcome {
         case .answers(let answers) where !answers.isEmpty:

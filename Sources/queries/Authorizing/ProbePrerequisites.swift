@@ -31,7 +31,7 @@ enum ProbePrerequisites {
         var reason: String
         var hint: String
 
-        /// Reason for a failure during a probe, after the objects had existed.
+        /// Reason reported when a probe fails although the objects that it needs existed when they were examined.
         static let changed = Unprepared(reason: "probes cannot be put into realtime.messages", hint: apply)
     }
 
@@ -65,6 +65,7 @@ enum ProbePrerequisites {
         case refused
     }
 
+    /// Returns how the rights of the role can be determined.
     static func standing(of role: String, _ session: PolicySession) throws(PostgresError) -> Standing {
         guard let row = try session.query(standingQuestion(session.serverVersion), [role]).first, row.count == 4 else {
             return .refused

@@ -33,7 +33,7 @@ enum ProbeScript {
         case insert, role, policy
     }
 
-    /// Returns the letter by which the function knows the probe.
+    /// Returns the letter that tells the SQL function which right it has to test.
     static func code(_ probe: ChannelQuestion.Probe) -> String {
         switch probe {
         case .read(presence: false): "b"

@@ -144,6 +144,7 @@ final class ProbingConnection {
 
     // MARK: Answers
 
+    /// Converts the rows of a testing statement to the answers for its questions.
     private func found(_ rows: Rows, _ questions: ArraySlice<ChannelQuestion>, _ role: String) -> ProbeOutcome {
         var answers: [ChannelAnswer] = []
         for (index, row) in rows.values.enumerated() {

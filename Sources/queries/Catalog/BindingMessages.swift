@@ -31,7 +31,8 @@ public enum BindingMessages {
                 + dump(request, filter) + (hint ?? ""))
     }
 
-    /// Returns the addition to that message which names the cause: a view, a foreign table, an unpublished table.
+    /// Returns a sentence for the message of `nothingMatches` that names the cause: a view, a foreign table, an
+    /// unpublished table.
     ///
     /// - Parameter kind: the `relkind` in `pg_class` of the relation with this name. Nil if the role may read no such
     ///   relation, so that the message reveals nothing that the role may not know.
@@ -209,7 +210,7 @@ public enum BindingMessages {
                 + "(ALTER TABLE … REPLICA IDENTITY FULL)")
     }
 
-    /// Returns the warning that deletes are not sent to a filter, because they lack the filter's columns.
+    /// Returns the warning that deletes are not sent to clients with a filter, because they lack the filter's columns.
     public static func filteredDeletesAreHidden(_ table: CatalogTable) -> ClientText {
         ClientText(
             .deletesHidden,

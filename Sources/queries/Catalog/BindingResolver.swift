@@ -160,7 +160,8 @@ struct BindingResolver {
         return known
     }
 
-    /// Throws if changes never contain the column, so that no client waits for it in vain.
+    /// Throws a refusal if changes never contain the column in this slot. Otherwise the client would wait for it in
+    /// vain.
     private func mustBeKnown(_ slot: Int, _ table: CatalogTable) throws(FilterRefusal) {
         let column = table.columns[slot]
         if !column.isKnown { throw BindingMessages.isLeftOut(column, of: table, view.snapshot.publication) }

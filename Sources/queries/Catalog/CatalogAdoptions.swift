@@ -53,6 +53,7 @@ final class CatalogAdoptions: Sendable {
         }
     }
 
+    /// Returns which socket loops use this version, and from which log offset.
     func standing(of version: UInt64) -> Standing {
         state.withLock { state in
             let version = state.judging(as: version)

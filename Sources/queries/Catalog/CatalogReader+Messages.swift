@@ -11,8 +11,8 @@ extension CatalogReader {
         return own.isEmpty ? "" : try own + "|" + surroundings()
     }
 
-    /// SQL for the part of that text which concerns tables. It is also a part of the catalog's fingerprint, so it runs
-    /// at every poll. NULL if the table does not exist.
+    /// SQL for the part of the text of `messageRules` that concerns tables. It is also a part of the catalog's
+    /// fingerprint, so it runs at every poll. NULL if the table does not exist.
     static let messageRulesText = """
         (WITH concerned AS (
             SELECT m.oid FROM pg_class m JOIN pg_namespace n ON n.oid = m.relnamespace

@@ -275,8 +275,9 @@ struct CatalogReader {
         return names
     }
 
-    /// SQL over `pg_class c`: the replica identity that all partitions have at least. NULL if the identities of all
-    /// partitions and of the table are the same. All identities except an index and "nothing" include the primary key.
+    /// SQL over `pg_class c`: the replica identity whose columns the old rows of all partitions contain. NULL if the
+    /// identities of all partitions and of the table are the same. All identities except an index and "nothing" include
+    /// the primary key.
     private static let sureIdentity = """
         CASE WHEN c.relkind = 'p' THEN (
             SELECT CASE WHEN bool_and(k.relreplident IN ('d', 'f')) THEN 'd' ELSE 'n' END

@@ -28,9 +28,10 @@ final class CatalogRecorder {
     private let recording: CatalogRecording?
     private let publication: String
     private let adoptions: CatalogAdoptions
-    /// End of the log when the newest version arrived. It counts while no loop uses any version.
+    /// Next offset of the log when the newest catalog version arrived. It counts as the version's beginning while no
+    /// loop uses any version.
     private var since: UInt64?
-    /// End of the log when the first version without a record arrived; nil if all versions have records.
+    /// Next offset of the log when the first version without a record arrived; nil if all versions have records.
     private var unknownFrom: UInt64?
     private var last: (record: CatalogRecord, at: UInt64)?
     private var hasNews = false
@@ -53,7 +54,7 @@ final class CatalogRecorder {
         scheduleSoon()
     }
 
-    /// Records that the hub has learned the rights of more roles.
+    /// Makes a record due, because the hub has learned the rights of more roles.
     func learned() {
         guard recording != nil else { return }
         hasNews = true

@@ -21,9 +21,10 @@ struct TableHead {
     var published: [Int]?
     var isOrdinary: Bool
     var hasRowFilter: Bool
-    /// Replica identity that all partitions have at least; nil if the partitions' identities are the same.
+    /// Replica identity whose columns the old rows of all partitions contain; nil if the partitions' identities are the
+    /// same.
     var sureIdentity: String?
-    /// Oids of the publication's entries that include the table, as a text.
+    /// Oids of the catalog rows by which the publication includes the table, as a text.
     var publishedBy: String
     /// True if the publication includes the table. False if only policies read it.
     var isPublished: Bool { !operations.isEmpty || !publishedBy.isEmpty }

@@ -12,10 +12,10 @@ public final class CatalogSnapshot: Sendable {
     public let tables: [CatalogTable]
     public let text: TextRules
     public let policies: PolicyBook
-    /// Tables of which the event log has every change, with the position from which it does. Only these tables can hold
-    /// memberships (rows that decide which rows of another table a claimant sees).
+    /// LSN from which the event log has every change of a table, by the table's oid. Only these tables can hold
+    /// memberships (rows that decide which rows of another table a role with its claims sees).
     public let followable: [UInt32: LSN]
-    /// Positions in the WAL for which the members that a table had cannot be determined.
+    /// Positions in the WAL at which the hub cannot determine the memberships that a table held.
     public let unknownPasts: UnknownPasts
     public let privilegedRoles: PrivilegedRoles
     /// Text that changes whenever the rules of private channels may have changed.

@@ -78,7 +78,8 @@ public struct CatalogColumn: Sendable, Hashable {
     var definedBy: UInt32 = 0
     /// LSN after which all committed rows have the column with its present name and type.
     public var since: LSN
-    /// Labels of the column's type with their ages; empty unless the type is an enumeration.
+    /// Labels of the column's enum type, each with the LSN after which its text means this label. Empty for other
+    /// types.
     public var labels: [LabelAge]
     /// LSN after which the enumerations and composite types in the column's type are as they are now.
     public var partsSince: LSN
@@ -143,14 +144,15 @@ public final class CatalogTable: Sendable {
     /// True if some partitions have another replica identity than the table. `identity` is then what all of them
     /// include.
     public let hasMixedIdentity: Bool
-    /// Oids of the catalog's entries that include the table in the publication. They change if the table is removed and
+    /// Oids of the catalog rows by which the publication includes the table. They change if the table is removed and
     /// added again.
     public let publishedBy: String
     /// Version of the publication's row in the catalog. It changes whenever an option of the publication changes.
     public let publicationVersion: String
     /// LSN after which the event log has every change of the table that the publication includes.
     public let publishedSince: LSN
-    /// LSN after which PostgreSQL has sent exactly the columns that are published now, of rows that had them.
+    /// LSN after which changes from PostgreSQL contain exactly the columns that are published now, except those that a
+    /// row did not have yet.
     public let listedSince: LSN
     /// Columns that have been dropped, with the LSN after which no row has them.
     public let dropped: [DroppedColumn]

@@ -9,7 +9,7 @@ extension Limits {
     /// Delay before the hub reads rights again after a change. PostgreSQL's own caches notice a change of rights
     /// slightly later than the catalog's rows.
     public static let catalogSettlingDelay = Duration.milliseconds(100)
-    /// Maximum of that delay. The delay grows towards it if readings take long while a table that a policy needs is
+    /// Maximum of `catalogSettlingDelay`, which grows if readings take long while a table that a policy needs is
     /// locked.
     static let maximumCatalogSettlingDelay = Duration.seconds(1)
 
@@ -19,7 +19,7 @@ extension Limits {
 
     /// Delay between a change of the catalog and its record in the log.
     static let catalogRecordDelay = Duration.seconds(1)
-    /// Interval at which the hub checks that the log still has the record.
+    /// Interval at which the hub checks that the log still has a record of the current catalog.
     static let catalogRecordInterval = Duration.seconds(60)
 
     /// Maximum number of texts that the hub asks PostgreSQL about in one batch.
@@ -28,10 +28,10 @@ extension Limits {
     /// Maximum number of binding requests in one batch. It keeps one caller from waiting for the requests of all
     /// others.
     static let bindingBatch = 512
-    /// CPU time of a batch of bindings from which the thread rests before the next batch.
+    /// CPU time of a batch of bindings above which the catalog's thread rests before the next batch.
     static let bindingBatchAtOnce = Duration.milliseconds(4)
-    /// Factor by which that rest is longer than the CPU time of the batch.
+    /// Duration of the rest after a batch of bindings, as a multiple of the batch's CPU time.
     static let bindingBatchRests = 3
-    /// Maximum of that rest.
+    /// Maximum duration of the rest after a batch of bindings.
     static let bindingBatchRest = Duration.milliseconds(60)
 }

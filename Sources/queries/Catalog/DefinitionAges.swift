@@ -48,6 +48,7 @@ struct DefinitionAges {
     /// Version of the publication's row in the catalog, which holds its options.
     fileprivate(set) var publicationVersion = ""
 
+    /// Returns the LSN after which the column's definition is unchanged; `never` if it has just been changed again.
     func since(_ column: TableAttribute) -> LSN {
         guard let known = columns[column.table]?.first(where: { $0.number == column.number }) else { return .zero }
         // The column was changed between two queries. The next reading learns of the new definition.
@@ -60,7 +61,8 @@ struct DefinitionAges {
 }
 
 extension CatalogReader {
-    /// Returns the ages of the definitions of these tables. `types` must contain all types of the tables' columns.
+    /// Returns the LSNs after which the definitions of these tables are unchanged. `types` must contain all types of
+    /// the tables' columns.
     func ages(of heads: [TableHead], _ types: TypeBook) throws(PostgresError) -> DefinitionAges {
         var ages = DefinitionAges()
         // The hub never decides about rows by an open transaction or a record, so these need no ages.
@@ -142,7 +144,8 @@ extension CatalogReader {
         """
     }
 
-    /// SQL for an LSN after everything that the statements before it saw, and for values at the same moment.
+    /// SQL for an LSN after everything that earlier statements saw, with the snapshot, the slot's confirmed LSN and the
+    /// publication's version at the same moment.
     private var momentText: String {
         """
         SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,

@@ -34,8 +34,8 @@ enum PublishedTables {
             """
     }
 
-    /// Returns SQL for the oids of the entries that include `pg_class c`, or one of its ancestors, in publication `p`.
-    /// The text differs after the table was removed and added again.
+    /// Returns SQL for the oids of the catalog rows by which publication `p` includes `pg_class c` or one of its
+    /// ancestors. The text differs after the table was removed and added again.
     static func entries(serverVersion: Int) -> String {
         let schemas = """
              UNION ALL SELECT s.oid FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
@@ -67,6 +67,8 @@ enum PublishedTables {
     /// itself.
     private static let isPublishable = "c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384"
 
+    /// Returns SQL for the oids of the tables that publication `p` lists itself or, from PostgreSQL 15 on, through a
+    /// schema.
     private static func listed(hasSchemas: Bool) -> String {
         let tables = "SELECT r.prrelid AS relid FROM pg_publication_rel r WHERE r.prpubid = p.oid"
         guard hasSchemas else { return tables }

@@ -6,7 +6,7 @@ import Postgres
 public struct TableAccess: Sendable, Hashable {
     /// Slots of the columns that the role may SELECT, in order. Empty if the role lacks USAGE on the schema.
     public var selectable: [Int]
-    /// Slots of all other columns. A filter on one of them fails as if the column did not exist.
+    /// Slots of the columns that the role may not SELECT. A filter on one of them fails as if the column did not exist.
     public var hidden: Set<Int>
     /// True if the table's policies apply to the role. False for superusers, roles with BYPASSRLS, and owners whose
     /// table does not force row level security.
@@ -48,7 +48,7 @@ public struct AccessKey: Sendable, Hashable {
     }
 }
 
-/// Rights and existence of roles, as far as the hub has queried them.
+/// Rights of the roles that the hub has queried, and whether these roles exist.
 public struct RoleBook: Sendable, Equatable {
     /// Roles that exist. A missing role does not exist or has not been queried.
     public var existing: Set<String> = []

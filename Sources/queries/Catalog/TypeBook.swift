@@ -46,7 +46,8 @@ struct TypeBook {
 
     // MARK: Ages
 
-    /// Returns the labels of an enumeration or of a domain over one, with their ages. Empty for every other type.
+    /// Returns the labels of the enum type, or of the enum under a domain, each with the LSN after which its text in a
+    /// row means this label. Empty for every other type.
     func labels(_ oid: UInt32, _ ages: DefinitionAges) -> [LabelAge] {
         var entry = entries[oid]
         for _ in 0..<TypeBook.maximumDepth {

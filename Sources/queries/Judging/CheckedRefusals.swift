@@ -5,8 +5,8 @@ import Policy
 /// function or policy was changed between the question and the answer. Otherwise a table renamed for a moment would
 /// cause a refusal that lasts as long as the client stays connected.
 extension PolicyEvaluating {
-    /// Evaluates the terms for the claimant (a role with its claims). `then` receives nil if PostgreSQL could not
-    /// answer, or if it refused while definitions changed.
+    /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer, or if it
+    /// refused while definitions changed.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject, checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
@@ -18,8 +18,8 @@ extension PolicyEvaluating {
         }
     }
 
-    /// Reads the keys of each membership for its claimant. Refusals become `unavailable` if definitions changed during
-    /// the question.
+    /// Reads the keys of each membership for its policy subject (role and claims). Refusals become `unavailable` if
+    /// definitions changed during the question.
     public func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([MembershipFill]) -> Void

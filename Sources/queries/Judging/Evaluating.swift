@@ -28,16 +28,16 @@ public protocol PolicyEvaluating: AnyObject, Sendable {
     /// are known. They include the effects of transaction `xid`.
     func ask(
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void)
-    /// Evaluates the terms for the claimant (a role with its claims). `then` receives nil if PostgreSQL could not
-    /// answer.
+    /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer.
     func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
-    /// Reads the keys of each membership for its claimant. The keys include the effects of transaction `xid`.
+    /// Reads the keys of each membership for its policy subject (role and claims). The keys include the effects of
+    /// transaction `xid`.
     func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void)
-    /// Asks whether a query on the table returns the row to the claimant. `then` receives nil if the question could not
-    /// be asked.
+    /// Asks whether a query on the table returns the row to a role with its claims. `then` receives nil if the question
+    /// could not be asked.
     func look(
         _ sight: RowVisibilityQuestion, seeing xid: UInt32?, then: @escaping @Sendable (RowVisibilityAnswer?) -> Void)
     /// Computes generated columns. `then` receives values indexed by request, then by question, then by row.

@@ -15,7 +15,7 @@ enum ScriptOutcome {
         var snapshot: VisibleTransactions
         var position: LSN
 
-        /// Throws unless every row has the script's form and belongs to claims that were asked about.
+        /// Throws if a row lacks the script's columns, or answers for claims that were not asked about.
         func check(claims count: Int, _ loop: ClaimsScript) throws(PostgresError) {
             let isWhole = rows.allSatisfy { row in
                 guard row.count == 3 + loop.outputCount, let place = row.place(after: 0) else { return false }
@@ -36,7 +36,7 @@ enum ScriptOutcome {
 struct TableReading {
     enum Finding {
         case readable(TableReading)
-        /// The login may not read all rows that the claimant may read.
+        /// The login may not read all rows that the policy subject (role and claims) may read.
         case unreadable
         /// PostgreSQL could not answer now, so it is unknown whether the login may read the table.
         case unanswered
@@ -96,9 +96,9 @@ final class JudgingConnection {
         return !rows.isEmpty
     }
 
-    /// Finds out if the hub's own login can read all rows of a table that a claimant reads. The login reads as `role`;
-    /// nil means as itself. If `owner` is not nil, a function of that owner reads the table, and the owner must see all
-    /// rows too.
+    /// Finds out if the hub's own login can read all rows of a table that a policy subject (role and claims) reads. The
+    /// login reads as `role`; nil means as itself. If `owner` is not nil, a function of that owner reads the table, and
+    /// the owner must see all rows too.
     func reading(
         _ table: UInt32, as role: String?, owner: UInt32?
     ) throws(PostgresError) -> TableReading.Finding {
@@ -129,7 +129,7 @@ final class JudgingConnection {
     ///
     /// Parameter `$1` is the table. Parameter `$2` is the owner of the function that reads it, or NULL. The current
     /// role must have the rights, and its only policies on the table must be `true`. No policy may apply to the owner.
-    /// Any other policy would be evaluated as the connection's role, which is not the claimant's.
+    /// Any other policy would be evaluated as the connection's role, which is not the role of the client.
     private static let readingText = """
         SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
             AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
@@ -294,6 +294,8 @@ extension JudgingConnection {
         return found
     }
 
+    /// Returns the answer of the query for the claims with this index, or the error of the statement that set the
+    /// claims.
     private static func answer(
         _ answers: [Result<Rows, PostgresError>], _ index: Int
     ) -> Result<Rows, PostgresError> {
@@ -301,6 +303,7 @@ extension JudgingConnection {
         return answers[index * statementsForEach + 2]
     }
 
+    /// Returns a result row in the script's form that reports an error: the outputs are nil.
     private static func failed(
         _ who: String, _ element: String?, _ sqlState: String?, _ loop: ClaimsScript
     ) -> [String?] {
@@ -345,7 +348,7 @@ extension JudgingConnection {
 
     // MARK: Explanations
 
-    /// Evaluates each expression separately in the claimant's role.
+    /// Evaluates each expression separately, in the role and with the claims of the explanation.
     func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
         guard try session.readSurroundings(of: explanation.claimant.role) else {
             let refused = ExplainedValue.failed(

@@ -8,7 +8,7 @@ extension Limits {
     static let questionTimeout = Duration.milliseconds(250)
     static let questionPenalty = Duration.seconds(10)
 
-    /// Maximum number of row-claimant pairs in one batch of the policy queue.
+    /// Maximum number of pairs of a row and a policy subject in one batch of the policy queue.
     static let policyBatchPairs = 256 << 10
     static let policyBatchJobs = 16_384
     /// Duration after which the hub gives up the unanswered rest of a batch.

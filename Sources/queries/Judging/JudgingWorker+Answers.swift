@@ -157,9 +157,9 @@ extension JudgingWorker {
         }
     }
 
-    /// Sets the position of each fill to an LSN that is on PostgreSQL's disk and follows all changes that the keys
-    /// include. If PostgreSQL does not write so far in time, no fill counts, because a crash could take back what its
-    /// keys include.
+    /// Sets the position of each `MembershipFill` to an LSN that is on PostgreSQL's disk and follows all changes that
+    /// the keys include. If PostgreSQL does not write so far in time, none of them counts, because a crash could take
+    /// back what its keys include.
     private func durable(
         _ fills: [MembershipFill], _ connection: JudgingConnection
     ) throws(PostgresError) -> [MembershipFill] {
@@ -195,16 +195,17 @@ extension JudgingWorker {
         }
     }
 
-    /// True if the login may switch to the role. False is the login's fault and does not count against the claimant.
+    /// True if the login may switch to the role. False is the login's fault and does not count against the role and
+    /// claims that asked.
     private func mayBecome(_ role: String?, _ connection: JudgingConnection) throws(PostgresError) -> Bool {
         guard let role, try !connection.mayBecome(role) else { return true }
         warnCannotBecome(role)
         return false
     }
 
-    /// Converts an error to an outcome. An error counts against the claimant only if the claimant's own query would
-    /// meet it. After unknown names, or if the hub's own login lacks rights, PostgreSQL must decide on each row
-    /// instead.
+    /// Converts an SQLSTATE to the result of reading a membership. The error counts against the role and claims only if
+    /// their own query would meet it. After unknown names, or if the hub's own login lacks rights, PostgreSQL must
+    /// decide on each row instead.
     private static func refusal(_ state: String, isOwn: Bool) -> MembershipFill {
         if SQLState.isInconclusive(state) { return .unavailable }
         let isOfTheClaimant = !state.hasPrefix("42") || state == SQLState.insufficientPrivilege && !isOwn
@@ -265,7 +266,8 @@ extension PolicyTable {
             if answer[2] != nil {
                 failed(element, rows, place, isLasting: hasFailed)
             } else if let element {
-                // This element was the statement's only row. NULL means that the claimant may not read it.
+                // This element was the statement's only row. NULL means that the role with these claims may not read
+                // it.
                 if rows.contains(element) { self[element, place] = answer[3] != nil }
             } else {
                 takeLetters(answer[3] ?? "", rows, place)

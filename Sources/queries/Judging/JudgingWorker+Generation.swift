@@ -131,8 +131,8 @@ extension JudgingConnection {
         case tooSlow
     }
 
-    /// Computes each part in a savepoint of its own, as the role, with the settings that the replication stream uses.
-    /// All parts run in one read-only transaction that is rolled back.
+    /// Computes the column for each range of rows in a savepoint of its own, as the role, with the settings that the
+    /// replication stream uses. All ranges run in one read-only transaction that is rolled back.
     private func computeParts(
         _ parts: [[[String?]]], _ column: GeneratedColumn, _ role: String
     ) throws(PostgresError) -> [PartOutcome] {

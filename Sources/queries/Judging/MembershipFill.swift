@@ -3,11 +3,11 @@ import Change
 import Diagnostics
 import Policy
 
-/// Result of reading a membership's keys for one claimant.
+/// Result of reading a membership's keys for one role with its claims.
 public enum MembershipFill: Sendable {
     case filled(FilledMembership)
-    /// PostgreSQL refuses to read the keys for this claimant, because a privilege is missing or the claims are invalid.
-    /// It would refuse again.
+    /// PostgreSQL refuses to read the keys for this role with its claims, because a privilege is missing or the claims
+    /// are invalid. It would refuse again.
     case failed(sqlState: String)
     /// The hub cannot keep or read the keys: there are too many, or no login may read them. PostgreSQL must decide on
     /// each row instead.
@@ -63,7 +63,7 @@ public struct FilledMembership: Sendable {
     }
 }
 
-/// Request of an operator to evaluate expressions for one row and one claimant.
+/// Request of an operator to evaluate expressions for one row and one role with its claims.
 public struct PolicyExplanation: Sendable {
     var row: JudgedRow
     /// Texts of the row's columns.

@@ -6,8 +6,8 @@ import Postgres
 import Synchronization
 import System
 
-/// Evaluator that asks PostgreSQL about policies that the hub cannot decide itself: whether claimants may read rows,
-/// the values of terms over claims, and the keys of memberships.
+/// Evaluator that asks PostgreSQL about policies that the hub cannot decide itself: whether roles with their claims may
+/// read rows, the values of terms over claims, and the keys of memberships.
 ///
 /// Any thread may ask. Callbacks must not block: they run on the evaluator's threads, or immediately on the caller's
 /// thread if too many questions are waiting. Unknown answers are nil or `unavailable`, and never count as permission.
@@ -98,8 +98,7 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// Evaluates the terms for the claimant (a role with its claims). `then` receives nil if PostgreSQL could not
-    /// answer.
+    /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
@@ -115,7 +114,8 @@ public final class PolicyEvaluator: Sendable {
             "CAST(CAST(pg_catalog.current_setting('request.jwt.claims', true) AS pg_catalog.jsonb) AS pg_catalog.text)",
         type: TypeFacts(oid: 25, name: "text"), isBuiltIn: true)
 
-    /// Reads the keys of each membership for its claimant. The keys include the effects of transaction `xid`.
+    /// Reads the keys of each membership for its policy subject (role and claims). The keys include the effects of
+    /// transaction `xid`.
     public func fill(
         _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
@@ -132,8 +132,8 @@ public final class PolicyEvaluator: Sendable {
         own.inbox.ask(jobs.filter { !$0.key.isAsCaller })
     }
 
-    /// Asks whether a query on the table returns the row to the claimant. `then` receives nil if the question could not
-    /// be asked.
+    /// Asks whether a query on the table returns the row to a role with its claims. `then` receives nil if the question
+    /// could not be asked.
     public func look(
         _ sight: RowVisibilityQuestion, seeing xid: UInt32?, then: @escaping @Sendable (RowVisibilityAnswer?) -> Void
     ) {
@@ -153,8 +153,8 @@ public final class PolicyEvaluator: Sendable {
             })
     }
 
-    /// Evaluates expressions for one row and one claimant, for an operator. `then` receives nil if the question could
-    /// not be asked.
+    /// Evaluates expressions for one row and one role with its claims, for an operator. `then` receives nil if the
+    /// question could not be asked.
     public func explain(
         _ explanation: PolicyExplanation, then: @escaping @Sendable ([ExplainedValue]?) -> Void
     ) {

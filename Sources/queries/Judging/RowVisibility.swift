@@ -5,8 +5,8 @@ import Diagnostics
 import Policy
 import Postgres
 
-/// Question whether a query on a table returns a certain row to a claimant. The query names the row by its primary key
-/// and contains no policy; PostgreSQL applies row level security.
+/// Question whether a query on a table returns a certain row to a role with its claims. The query names the row by its
+/// primary key and contains no policy; PostgreSQL applies row level security.
 public struct RowVisibilityQuestion: Sendable {
     /// Name of the table in SQL, qualified with its schema.
     let table: String
@@ -41,7 +41,7 @@ public struct RowVisibilityQuestion: Sendable {
     }
 }
 
-/// Answer to a `RowVisibilityQuestion` question.
+/// Answer to a `RowVisibilityQuestion`.
 public struct RowVisibilityAnswer: Sendable {
     public var isVisible: Bool
     /// Position in PostgreSQL's WAL at some moment after the snapshot that answered.

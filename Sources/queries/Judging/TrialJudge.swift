@@ -17,8 +17,8 @@ public final class TrialJudge {
 
     // MARK: Questions
 
-    /// Evaluates the terms for the claimant, each in a query of its own. One failing term then does not affect the
-    /// others.
+    /// Evaluates the terms for a role with its claims, each in a query of its own. One failing term then does not
+    /// affect the others.
     public func evaluate(
         _ terms: [AskedTerm], as claimant: PolicySubject
     ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
@@ -36,7 +36,7 @@ public final class TrialJudge {
         return answers
     }
 
-    /// Reads the keys of a membership for the claimant. PostgreSQL reads as role `reader`, which is the claimant's role
+    /// Reads the keys of a membership for a role with its claims. PostgreSQL reads as role `reader`, which is that role
     /// or a function's owner; nil means the session's role.
     public func fill(
         _ membership: Membership, as claimant: PolicySubject, reader: String?

@@ -96,8 +96,8 @@ final class ArchiveWorker: AskingWorker {
         }
     }
 
-    /// Returns what happened to the messages since `offset` after their insertion. Messages that the index does not
-    /// reach before the deadline are unknown.
+    /// Returns how messages that were inserted at log offset `offset` or later were changed afterwards. Messages that
+    /// the index does not reach before the deadline are unknown.
     private func revisions(since offset: UInt64, until deadline: UInt64) throws -> MessageRevisions {
         guard let end = logEnd() else { throw ArchiveError.notBegun }
         try log.follow(end)
@@ -178,7 +178,7 @@ final class ArchiveWorker: AskingWorker {
         return oldest >= log.beginTime
     }
 
-    /// Joins messages of the table and of the log. Messages that the log has since the publication is followed are
+    /// Merges messages of the table and of the log. Messages that the log has since the publication is followed are
     /// last, because they were committed last. Earlier messages of the log are merged with the table's by insert time.
     private static func joined(
         _ older: [ArchivedMessage], _ found: [ArchivedMessage], _ followed: FollowedPublication?, _ limit: Int

@@ -55,8 +55,8 @@ public final class MessageArchive: Sendable {
         ])
     }
 
-    /// Asks what happened to the log's messages since `offset` after their insertion. `then` runs like that of
-    /// `replay`, and receives nil if there is no answer.
+    /// Asks how messages that were inserted at log offset `offset` or later were changed afterwards. `then` runs like
+    /// that of `replay`, and receives nil if there is no answer.
     public func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void) {
         let reply = Reply(in: .messages, unanswered: MessageRevisions?.none, then: then)
         let askedAt = Clock.monotonicNanoseconds()

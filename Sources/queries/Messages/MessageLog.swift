@@ -273,7 +273,8 @@ struct MessageLog {
 
     // MARK: - Revisions
 
-    /// Returns what happened to the messages since `offset` after their insertion, as far as the log was read.
+    /// Returns how messages that were inserted at log offset `offset` or later were changed afterwards, up to the end
+    /// of what was read.
     mutating func revisions(since offset: UInt64) throws -> MessageRevisions {
         var changed: [UInt64: MessageRevisions.Fate] = [:]
         var rewritten: [Found] = []

@@ -3,8 +3,8 @@
 /// Any thread may call any method. The receiver of an answer must not block.
 public protocol MessageReplaying: AnyObject, Sendable {
     func replay(_ query: ReplayQuery, then: @escaping @Sendable (ReplayAnswer) -> Void)
-    /// Asks what happened to the log's messages since `offset` after their insertion. `then` receives nil if there is
-    /// no answer.
+    /// Asks how messages that were inserted at log offset `offset` or later were changed afterwards. `then` receives
+    /// nil if there is no answer.
     func revisions(since offset: UInt64, then: @escaping @Sendable (MessageRevisions?) -> Void)
     func stop()
 }

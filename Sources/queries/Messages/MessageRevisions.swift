@@ -16,9 +16,9 @@ public struct MessageRevisions: Sendable, Equatable {
 
     /// Log offsets of the messages that the answer covers.
     public let offsets: Range<UInt64>
-    /// Offset within `offsets` from which the fates are known.
+    /// Log offset from which it is known what happened to each message.
     private let knownFrom: UInt64
-    /// Fates of the messages that are not as they were inserted, by their offsets.
+    /// Fates of the messages that were changed after their insertion, by the log offset of the insertion.
     private let changed: [UInt64: Fate]
 
     /// Creates an answer in which every fate is unknown.

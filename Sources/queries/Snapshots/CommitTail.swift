@@ -15,7 +15,8 @@ struct CommitTail {
     /// Maximum duration of waiting for transactions that were running when the snapshot was requested.
     var patience = Limits.snapshotSettlingPatience
 
-    /// Place in the log at which the search begins. It must be determined before the snapshot is taken.
+    /// Position in the log at which the search for unseen commits begins. It must be determined before the snapshot is
+    /// taken.
     struct Beginning {
         fileprivate let directory: any StorageDirectory
         fileprivate let end: EventLogEnd

@@ -32,7 +32,8 @@ final class SnapshotPages {
         view = ChangeView(of: job.request.selections[0])
     }
 
-    /// Starts a selection. The rows that follow belong to it.
+    /// Starts the rows of the query with index `selection` in `SnapshotRequest.selections`. The rows that follow belong
+    /// to it.
     func begin(_ selection: Int) {
         self.selection = selection
         let wanted = job.request.selections[selection]
@@ -40,7 +41,7 @@ final class SnapshotPages {
         largePlaces = wanted.columns.indices.filter { wanted.isLarge(wanted.columns[$0]) }
     }
 
-    /// Adds a row. Returns false if no more rows may be read; `refusal` has the reason.
+    /// Adds a row to the current page. Returns false if no more rows may be read; `refusal` has the reason.
     func take(_ tuple: RawSpan) -> Bool {
         do throws(ByteError) {
             let start = writer.count
@@ -125,7 +126,7 @@ final class SnapshotPages {
 }
 
 extension ChangeView {
-    /// Creates the view that ordinary changes of the table would have.
+    /// Creates the view of the table's columns with which the encoder writes a snapshot row like an ordinary change.
     fileprivate init(of selection: TableSelection) {
         let table = selection.table
         let columns = selection.columns.map { table.columns[$0] }

@@ -12,7 +12,7 @@ public struct SnapshotRequest: Sendable {
     public let selections: [TableSelection]
     /// Maximum size of a row's body in bytes. A row that would be larger is sent without its large values.
     public let maximumBodyBytes: Int
-    /// Maximum number of rows in all selections together.
+    /// Maximum number of rows that all queries of the request return together.
     public let maximumRows: Int
 
     public init(
@@ -42,7 +42,7 @@ public struct SnapshotStart: Sendable {
 /// Page of a snapshot: some rows, each as the body of a change.
 public struct SnapshotPage: Sendable {
     public struct Row: Sendable {
-        /// Index of the row's selection in the request.
+        /// Index in `SnapshotRequest.selections` of the query that returned the row.
         public let selection: Int
         /// Byte range of the row's body in `bytes`.
         public let body: Range<Int>

@@ -116,8 +116,8 @@ extension FunctionFacts.Volatility {
 }
 
 /// Functions, operators and types that were found by their names.
-/// Oids of the types by the names with which policies refer to them.
 struct PolicyTypeRows {
+    /// Oids of the types by the names with which policies refer to them.
     var named: [String: UInt32] = [:]
     var functions: [FunctionRow] = []
     var operators: [OperatorRow] = []

@@ -154,8 +154,9 @@ extension ClaimsScript {
             """
     }
 
-    /// SQL that tries each element separately after a failure. If the first few elements all fail, the claims
-    /// themselves are the cause. One row with element 0 then reports the failure for all elements.
+    /// SQL that runs the query for each input element separately after it failed for all elements together. If the
+    /// first few elements all fail, the claims themselves are the cause. One row with element 0 then reports the
+    /// failure for all elements.
     private var stepsByElement: String {
         guard let rowByElement, inputCount > 0 else { return "" }
         return """
@@ -198,8 +199,8 @@ extension ClaimsScript {
         """
     }
 
-    /// Returns SQL for one step in a subtransaction. The step always ends with an exception, also after success, which
-    /// rolls it back.
+    /// Returns SQL that runs the query for one set of claims in a subtransaction. The subtransaction always ends with
+    /// an exception, also after success, which rolls it back.
     private func step(after first: String) -> String {
         let outputs = (0..<outputCount).map { "\"tw$output\($0)\"" }.joined(separator: ", ")
         let none = (0..<outputCount).map { "\"tw$output\($0)\" := NULL; " }.joined()
@@ -253,7 +254,8 @@ extension ClaimsScript {
         return "PERFORM pg_catalog.set_config('request.jwt.claims', \"tw$one\", true)\(role);"
     }
 
-    /// SQLSTATE with which a successful step rolls itself back. PostgreSQL itself uses no code of this class.
+    /// SQLSTATE of the exception that rolls back the subtransaction of a successful query. PostgreSQL itself uses no
+    /// code of this class.
     private static let undo = "TWUND"
 
     private static func dollarQuote(notIn text: String) -> String {

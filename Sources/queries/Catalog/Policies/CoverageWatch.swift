@@ -13,14 +13,15 @@ import System
 final class CoverageWatch {
     private struct Sighting {
         var mark: MembershipNotes.Mark
-        /// Lowest transaction number of those that began after the sighting. The entry counts when all lower ones have
-        /// ended.
+        /// Lowest number of a transaction that began after the hub first saw the table in the publication. The table
+        /// counts as complete when all transactions with lower numbers have ended.
         var horizon: UInt64
     }
 
-    /// Entries that do not count yet, because transactions from before their publication may still be running.
+    /// Published tables that do not count as complete yet, because transactions from before their publication may still
+    /// be running.
     private var unsettled: [MembershipNotes.Entry: Sighting] = [:]
-    /// True if some published table does not count yet.
+    /// True if some published table does not count as complete yet.
     private(set) var isWaiting = false
     let stream: StreamCoverage
     private var since: LSN?
@@ -41,8 +42,8 @@ final class CoverageWatch {
         return now == nil ? [clients] : [clients, stream.publication]
     }
 
-    /// Records the tables that are published in a snapshot. Returns all that is then known about tables. `position` is
-    /// the end of PostgreSQL's WAL after the snapshot.
+    /// Records the tables that are published in a snapshot. Returns the LSN from which the log has all changes of each
+    /// table that counts as complete. `position` is the end of PostgreSQL's WAL after the snapshot.
     func take(
         _ published: [MembershipNotes.Entry: MembershipNotes.Mark], firstRunning: UInt64, firstUnassigned: UInt64,
         at position: LSN

@@ -8,7 +8,7 @@ public final class JudgedPolicy: Sendable {
     public let row: JudgedRow
     /// Oid of the table, for log lines.
     public let table: UInt32
-    /// Version of the policies in the catalog.
+    /// Version of the catalog snapshot in which the hub's policies last changed; for log lines.
     public let version: UInt64
     /// Unique number of this object.
     public let identity: UInt64
@@ -31,12 +31,12 @@ public final class JudgedPolicy: Sendable {
     }
 }
 
-/// Claimant: a role and claims for which PostgreSQL evaluates policies.
+/// Role and claims for which PostgreSQL evaluates policies.
 public final class PolicySubject: Sendable {
     public let role: String
     /// Claims as the text of the setting `request.jwt.claims`.
     public let claims: String
-    /// Number by which predicates refer to the claimant (`asker`).
+    /// Number by which predicates refer to this role and its claims (`asker`).
     let identity: UInt32
 
     public init(role: String, claims: String, identity: UInt32) {
@@ -46,12 +46,12 @@ public final class PolicySubject: Sendable {
     }
 }
 
-/// Question which of the claimants may read which of the rows.
+/// Question which of the policy subjects (role and claims) may read which of the rows.
 public struct PolicyQuestion: Sendable {
     public var policy: JudgedPolicy
     /// Texts of the rows' columns; nil means NULL.
     public var rows: [[String?]]
-    /// Claimants. All have the role of the policy.
+    /// Policy subjects that the question asks about. All have the role of the policy.
     public var claimants: [PolicySubject]
 
     public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [PolicySubject]) {
@@ -70,7 +70,7 @@ public struct PolicyQuestion: Sendable {
     public static func bytes(_ row: [String?]) -> Int { row.reduce(8) { $0 + ($1?.utf8.count ?? 0) } }
 }
 
-/// Answers to a `PolicyQuestion`, one for each row and claimant.
+/// Answers to a `PolicyQuestion`, one for each row and policy subject.
 public struct PolicyAnswers: Sendable {
     private let claimantCount: Int
     /// Version of the definitions when PostgreSQL's session was opened; nil if they cannot change.
@@ -86,13 +86,14 @@ public struct PolicyAnswers: Sendable {
         assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
     }
 
-    /// True if the claimant may read the row. Nil means unknown, which never counts as permission.
+    /// True if the policy subject with index `claimant` may read the row. Nil means unknown, which never counts as
+    /// permission.
     public subscript(row: Int, claimant: Int) -> Bool? {
         get { answers[place(row, claimant)] }
         set { answers[place(row, claimant)] = newValue }
     }
 
-    /// Records that PostgreSQL failed to evaluate the policy on the row for the claimant.
+    /// Records that PostgreSQL failed to evaluate the policy on the row for the policy subject.
     public mutating func fail(_ row: Int, _ claimant: Int) {
         self[row, claimant] = nil
         failed.insert(place(row, claimant))
@@ -116,7 +117,8 @@ public struct PolicyAnswers: Sendable {
         if !areSame { failed = [] }
     }
 
-    /// Returns the index of the pair's answer. The checks prevent one claimant from receiving another's answer.
+    /// Returns the index of the answer for this row and policy subject. The checks prevent one subject from receiving
+    /// another's answer.
     private func place(_ row: Int, _ claimant: Int) -> Int {
         assert(claimantCount > 0 && row < answers.count / claimantCount, "a row is of the question")
         precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")

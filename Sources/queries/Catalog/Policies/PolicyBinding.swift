@@ -33,8 +33,8 @@ public final class PolicyBinding: Sendable {
     public let warning: String?
     /// Combined policies in the form in which PostgreSQL evaluates them.
     public let judged: JudgedPolicy
-    /// Times for which the memberships of some tables are unknown, because the hub does not follow the tables.
-    /// PostgreSQL knows only present memberships, so it cannot decide on rows from such a time.
+    /// Positions in the WAL at which the memberships of some tables are unknown, because the hub did not follow the
+    /// tables. PostgreSQL knows only present memberships, so it cannot decide on rows from such a position.
     private let unknownPasts: [UnknownPast]
 
     init(
@@ -57,8 +57,8 @@ public final class PolicyBinding: Sendable {
         judged = JudgedPolicy(role: role, row: row, table: table, sql: combinedSQL, version: version)
     }
 
-    /// True if nobody can tell who could see a row that was committed at this LSN, because PostgreSQL knows only
-    /// present memberships.
+    /// True if it cannot be determined who could see a row that was committed at this LSN, because PostgreSQL knows
+    /// only present memberships.
     public func isUnknown(at position: LSN) -> Bool { unknownPasts.contains { $0.contains(position) } }
 
     /// Row type of the table in which PostgreSQL receives rows.

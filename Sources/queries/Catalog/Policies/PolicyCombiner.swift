@@ -59,7 +59,8 @@ struct PolicyCombiner {
             unknownPasts: unknownPasts(of: policies))
     }
 
-    /// Returns the times for which the policies' memberships are unknown, of tables that the hub does not follow.
+    /// Returns the WAL positions at which the policies' memberships are unknown, for tables that the hub does not
+    /// follow.
     private func unknownPasts(of policies: [CatalogPolicy]) -> [UnknownPast] {
         var tables: Set<UInt32> = []
         for policy in policies {

@@ -10,16 +10,16 @@ struct PolicySurvey {
     var book = PolicyBook()
     private let published: [UInt32: CatalogTable]
     private let compiling: PolicyCompiling
-    /// Policies of the previous reading. Unchanged tables keep its objects.
+    /// Policies that the previous reading of the catalog found. Their objects are reused for unchanged tables.
     private let before: PolicyBook?
     /// Texts of policies and functions whose names have not been looked up yet.
     private var unread: [String] = []
-    /// Names that have been looked up already.
+    /// Names that have already been looked up in PostgreSQL's catalog.
     private var known = PolicyNames()
     /// Names in each text.
     private var names: [String: PolicyNames] = [:]
     private var searchPaths: [String] = []
-    /// Policies that keep their previous text, because a lock prevents reading the present one.
+    /// Oids of the policies that keep their previous text, because a lock prevents reading the present one.
     private(set) var kept: Set<UInt32> = []
     /// Settings that clients' sessions have and the hub's own sessions lack.
     private(set) var settings = ValueSettings.Differences()
