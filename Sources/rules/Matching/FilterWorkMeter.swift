@@ -6,7 +6,7 @@
 /// work for the current change. Filters of other accounts are still evaluated.
 struct FilterWorkMeter: ~Copyable {
     private let allowance: Allowance
-    /// Work left in the reserve.
+    /// Work that is left in the reserve, in units of `Effort`.
     private var reservedWork: Int
     /// Time of the last refill in nanoseconds; 0 before the first.
     private var filledAt: UInt64 = 0
@@ -40,7 +40,7 @@ struct FilterWorkMeter: ~Copyable {
     }
 
     @inline(__always)
-    /// Begins a change. All accounts begin again at 0.
+    /// Begins to measure the work for the next change. All accounts begin again at 0.
     mutating func beginChange() {
         work = 0
         change &+= 1

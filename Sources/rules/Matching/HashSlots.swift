@@ -21,7 +21,7 @@ struct HashSlots: ~Copyable {
 
     var capacity: Int { slots.count }
 
-    /// Returns the place where a search for a hash begins. The low bits of the hash determine it.
+    /// Returns the index of the slot where a search for a hash begins. The low bits of the hash determine it.
     @inline(__always)
     func start(_ tag: UInt32) -> Int { Int(tag) & mask }
 
@@ -32,8 +32,8 @@ struct HashSlots: ~Copyable {
         unsafe Prefetch.line(at: slots.address(of: start(tag)))
     }
 
-    /// Returns the next entry with this tag, searching from `place`, and moves `place` past it. Nil if there is no
-    /// other.
+    /// Returns the number of the next entry with the hash `tag`, searching from slot `place`, and moves `place` past
+    /// it. Nil if there is no other.
     @inline(__always)
     func next(_ tag: UInt32, from place: inout Int) -> UInt32? {
         while true {

@@ -4,7 +4,7 @@ import Policy
 
 /// Reader that finds, in the row images of a change, the values that predicates read.
 struct ImageReader: ~Copyable {
-    /// Places of the values, by column slot. Only the places of used slots are valid.
+    /// Places of the row's values in the bytes of its image, by column slot. Only slots that predicates read are valid.
     private(set) var places = Pool<ColumnPlace>()
 
     /// Reads the row that the index evaluates. For `.new`, returns false if the row after the change (or the deleted

@@ -1,7 +1,7 @@
 import Bytes
 
-/// Column value for which subscriptions wait, with the nodes that want it. A key fills one cache line, which includes
-/// the value if it is short.
+/// Column value for which subscriptions wait, with the nodes (groups of subscriptions) that want it. A key fills one
+/// cache line, which includes the value if it is short.
 @safe
 struct Key: BitwiseCopyable {
     /// Maximum length in bytes of a value inside the key: enough for the 36 characters of a uuid.
@@ -18,9 +18,9 @@ struct Key: BitwiseCopyable {
     /// Number of the key's node if it is the only one and the key alone decides the match. No link needs to be read
     /// then.
     var settled: UInt32 = .none
-    /// Operations that this node wants.
+    /// Operations that the node `settled` wants.
     var settledOperations: OperationSet = []
-    /// Only member of that node; `none` if it has several. The node itself need not be read then.
+    /// Only member of the node `settled`; `none` if it has several. The node itself need not be read then.
     var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {

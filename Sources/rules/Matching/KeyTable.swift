@@ -39,7 +39,8 @@ struct KeyTable: ~Copyable {
     @inline(__always)
     func prefetchContent(of candidate: UInt32) { keys[candidate].prefetchContent() }
 
-    /// Returns the key of a group (column) with exactly these bytes; nil if there is none. Tries the candidate first.
+    /// Returns the key of a group (column) with exactly these bytes; nil if there is none. The key `candidate` is tried
+    /// first.
     @inline(__always)
     func find(_ hash: UInt32, group: UInt32, _ bytes: RawSpan, candidate: UInt32) -> UInt32? {
         if keys[candidate].group == group, equals(candidate, bytes) { return candidate }

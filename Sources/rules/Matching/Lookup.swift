@@ -25,7 +25,7 @@ struct Subject: BitwiseCopyable {
     var needsImage = false
     /// True if the row lacks a column that some predicate reads.
     var isPartial = false
-    /// True if the change was left out because its row lacks a column.
+    /// True if the change was not matched, because its row lacks a column.
     var isLeft = false
 }
 

@@ -21,13 +21,13 @@ struct Node: BitwiseCopyable {
 
     /// Members of the node. It is the first field, because a span of members may begin at the node's address.
     var members = MemberList()
-    /// Stamp of the last change that reached the node. A change that has two of the node's keys thus reaches it only
-    /// once.
+    /// Number (`NodeStore.stamp`) of the last change that reached the node. A change that has two of the node's keys
+    /// thus reaches it only once.
     var stamp: UInt32 = 0
     /// Number of the node's predicate; `none` if the node has only a key.
     var predicate: UInt32
     var table: UInt32
-    /// Number of the node's first link, or its place in the table's list or among the ranges.
+    /// Number of the node's first link, or its index in the table's list or among the ranges; `access` tells which.
     var place: UInt32 = .max
     /// Hash by which the index finds the node for another subscription that wants the same.
     var identity: UInt32

@@ -17,7 +17,7 @@ public struct PredicateIndex: ~Copyable {
 
     /// Reason why the index stopped reading changes.
     public enum Outcome: Sendable, Hashable {
-        /// The batch's changes were matched. If there are none, the transaction part has no more.
+        /// The batch's changes were matched. If the batch is empty, the transaction part has no further changes.
         case judged
         /// The index does not know the schema of the next change. The caller adds it with `noteRelation` and calls
         /// again.
@@ -60,8 +60,9 @@ public struct PredicateIndex: ~Copyable {
 
     // MARK: Tables and relations
 
-    /// Declares the columns of a table; their order gives the column slots. A second declaration replaces the first.
-    /// Subscriptions of the replaced table match nothing any more, but the caller must still remove them.
+    /// Sets the columns of a table. Predicates refer to a column by its slot, which is its index in `columns`. A second
+    /// call for the same table replaces the first. Subscriptions of the replaced table match nothing any more, but the
+    /// caller must still remove them.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
         precondition(columns.count < UInt16.max, "more columns than a slot can number")

@@ -119,7 +119,8 @@ struct StretchTable: ~Copyable {
         stretches[number].reach = reach
     }
 
-    /// Finds the nodes whose range contains the number. A nil number is unknown; then all nodes of the tree are found.
+    /// Finds the nodes whose range contains the mapped value `number`. Nil is an unknown value: all nodes of the tree
+    /// are found.
     func find(_ number: UInt64?, _ operation: OperationSet, from root: UInt32, into found: inout Pool<UInt32>) {
         var next = root
         while next != .none {

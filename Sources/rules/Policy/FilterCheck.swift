@@ -131,7 +131,7 @@ enum CheckedValue: Sendable {
     case word(TruthWord)
     /// Elements in canonical form; nil stands for NULL. Operators other than `in` have exactly one.
     case ready([[UInt8]?])
-    /// Literal that PostgreSQL must convert, as an index in the check's list.
+    /// Literal that PostgreSQL must convert, as an index in `FilterCheck.literals`.
     case literal(Int)
 }
 

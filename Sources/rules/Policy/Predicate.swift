@@ -11,11 +11,12 @@ public struct Predicate: Sendable, Hashable {
     public let isDecidedByAccess: Bool
     /// Question for PostgreSQL if the filter's verdict is `.ask`. Nil if the filter never has this verdict.
     public let question: Question?
-    /// Number of the holder, if PostgreSQL may have to be asked about the policy. Such a predicate is not shared with
-    /// other holders.
+    /// Number of the holder (role and claims), if PostgreSQL may have to be asked about the policy. Such a predicate is
+    /// not shared with other holders.
     public let asker: UInt32?
 
-    /// Index of the filter's node in the program; nil if the predicate is only a policy. Constant predicates have 0.
+    /// Index of the filter's first node in the predicate's nodes; nil if the predicate is only a policy. Constant
+    /// predicates have 0.
     let filterStart: Int?
     let program: [Node]
     let tests: [Test]
@@ -111,7 +112,7 @@ public struct Predicate: Sendable, Hashable {
         checkInvariants()
     }
 
-    /// Node of the program. The nodes are in prefix order: the parts of a group are between the group's node and its
+    /// Node of a predicate. The nodes are in prefix order: the parts of a group are between the group's node and its
     /// end.
     struct Node: Sendable, Hashable {
         enum Kind: UInt8, Sendable {

@@ -1,8 +1,8 @@
 import Bytes
 
 extension RowPolicy {
-    /// Returns the part of the policy that is left for one holder after its claims have been inserted. If PostgreSQL
-    /// must evaluate terms first, returns these terms instead.
+    /// Returns the part of the policy that is left for one holder (role and claims) after its claims have been
+    /// inserted. If PostgreSQL must evaluate terms first, returns these terms instead.
     ///
     /// - Parameter answers: PostgreSQL's earlier answers to `AskedTerm`s.
     public func residual(

@@ -5,8 +5,8 @@
 /// keywords from names.
 public struct PolicyParser {
     /// Maximum number of tokens in a text, which no person would write.
-    /// Maximum nesting of a text, which no person would write.
     static let maximumTokens = 20_000
+    /// Maximum nesting of a text, which no person would write.
     static let maximumDepth = 80
 
     struct Unread: Error {}
