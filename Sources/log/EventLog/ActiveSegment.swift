@@ -14,7 +14,7 @@ struct ActiveSegment: ~Copyable {
     let header: SegmentHeader
     private(set) var index: SegmentIndex
     private var batch: ByteWriter
-    /// Byte position at which the batch begins. All bytes before it are durable.
+    /// Byte position in the segment at which the batch (the bytes in memory that are not durable yet) begins.
     private var batchStart: UInt64
     /// Summary of all durable whole transactions.
     private(set) var published: SegmentSummary
@@ -42,8 +42,8 @@ struct ActiveSegment: ~Copyable {
     var pendingBytes: Int { batch.count }
     var isInsideTransaction: Bool { index.isInsideTransaction }
 
-    /// Adds an entry to the batch. If the batch is full, it is made durable first; if that fails, the entry is not
-    /// added.
+    /// Adds an entry to the batch, the bytes in memory that are not durable yet. If the batch is full, it is made
+    /// durable first; if that fails, the entry is not added.
     @inline(__always)
     mutating func append(_ entry: EntryHeader, payload: RawSpan, keys: Span<UInt64>) throws(EventLogFailure) {
         if batch.count > 0, batch.count + entry.byteCount > Limits.flushBatchBytes { try makeDurable() }
@@ -56,8 +56,8 @@ struct ActiveSegment: ~Copyable {
     /// Records that the keys of some entry are unknown, so that the index must match every key.
     mutating func giveUpKeys() { index.giveUpKeys() }
 
-    /// Writes and syncs the batch. After a failure nothing is lost and nothing counts as durable. The caller then calls
-    /// again.
+    /// Writes and syncs all appended bytes that are not durable yet. After a failure nothing is lost and nothing counts
+    /// as durable. The caller then calls again.
     mutating func makeDurable() throws(EventLogFailure) {
         try clearStale()
         guard batch.count > 0 else { return }

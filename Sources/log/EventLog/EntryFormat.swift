@@ -256,7 +256,7 @@ enum LogFile {
     static let spare = "next.segment"
     /// Name of the file with the plan of an erasure.
     static let erasure = "erasure.plan"
-    /// Name of that file while it is being written.
+    /// Name of the erasure plan's file while it is being written.
     static let unfinishedErasure = "erasure.plan.unfinished"
     /// Name of a rewritten segment without the erased bytes, until it replaces the original.
     static let erasedSegment = "erasure.segment"

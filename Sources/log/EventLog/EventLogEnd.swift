@@ -36,7 +36,7 @@ public final class EventLogEnd: Sendable {
         public var lsn: UInt64
         /// Number of the active segment.
         public var segment: UInt64
-        /// Byte position of the end within that segment.
+        /// Byte position in the active segment at which the durable log ends.
         public var segmentBytes: UInt64
     }
 

@@ -46,6 +46,6 @@ public struct EventLogRecovery: Sendable, Equatable {
     public var cutBytes: UInt64 = 0
     /// Number of segments that were rewritten to finish an interrupted erasure.
     public var erasedSegments = 0
-    /// True if such an erasure could not be finished now.
+    /// True if an interrupted erasure could not be finished now.
     public var hasUnfinishedErasure = false
 }

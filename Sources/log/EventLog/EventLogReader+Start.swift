@@ -53,7 +53,7 @@ struct SegmentChoice {
 public struct EventLogBeginning: Sendable, Equatable {
     /// Offset of the first change that can be read.
     public var offset: UInt64
-    /// Epoch of that change. A new epoch begins at each gap in the log.
+    /// Epoch of the first change that can be read. A new epoch begins at each gap in the log.
     public var epoch: UInt64
     /// True if the log has an older segment whose header is damaged.
     public var isBehindDamage: Bool
@@ -138,7 +138,7 @@ private struct Passed {
 }
 
 extension EventLogStart {
-    /// True if the start cannot lie before this point of the index, so that the search may begin at the point.
+    /// True if the search for the start may begin at this index point, because the start cannot lie before it.
     fileprivate func mayBegin(after point: IndexPoint) -> Bool {
         switch self {
         case .oldest, .behindSegment: false
@@ -151,8 +151,8 @@ extension EventLogStart {
 }
 
 extension EventLogReader {
-    /// Moves the reader to the first wanted transaction; to the end of the segment if there is none. The schemas that
-    /// precede this place in the segment are shown first.
+    /// Moves the reader to the first transaction that `start` includes; to the end of the segment if there is none. The
+    /// schemas that precede this place in the segment are shown first.
     mutating func find(_ start: EventLogStart) throws(EventLogError) {
         switch start {
         case .oldest, .behindSegment: return

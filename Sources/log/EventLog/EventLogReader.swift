@@ -68,7 +68,8 @@ public struct EventLogReader: ~Copyable, Sendable {
     /// Byte position of unreadable bytes that turned out to be only an unfinished write.
     var unfinishedAt: UInt64
     private var prelude: Prelude
-    /// Stretches of the current segment that must be read; nil if the whole segment is read.
+    /// Stretches (parts between two index points) of the current segment that must be read; nil if the whole segment is
+    /// read.
     private var wanted: Optional<WantedStretches>
     /// Byte position at which the reader asks `wanted` for the next stretch.
     private var asksAt: UInt64

@@ -48,8 +48,8 @@ public struct LogLookback: ~Copyable {
     /// True if the segment may have entries with this key.
     public func mayContain(_ key: UInt64) -> Bool { outline.filter.mayContain(key) }
 
-    /// Payloads of the schema entries in the described part of the segment. All rows of that part have one of these
-    /// schemas.
+    /// Payloads of the schema entries in the part of the segment that the lookback reads. All rows of that part have
+    /// one of these schemas.
     public var relations: [[UInt8]] { outline.relations }
 
     /// Moves to the stretch before the current one; at first, to the last one of the segment. Returns false if there is
@@ -66,7 +66,7 @@ public struct LogLookback: ~Copyable {
         return true
     }
 
-    /// Moves to the next entry of the stretch. Returns false at its end.
+    /// Moves to the next entry of the current stretch. Returns false at the stretch's end.
     public mutating func next() throws(EventLogError) -> Bool {
         switch try reading({ () throws(SystemError) in try scanner.step() }) {
         case .entry: return true

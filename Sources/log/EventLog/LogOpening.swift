@@ -151,7 +151,7 @@ struct LogOpening {
         return (file, index)
     }
 
-    /// Makes the kept bytes durable and overwrites the rest with zeros.
+    /// Makes the recovered whole transactions of a segment durable and overwrites the rest of the file with zeros.
     private func settle(
         _ file: any StorageFile, _ end: UInt64, vouched: UInt64, writtenEnd: UInt64
     ) throws(SystemError) {

@@ -73,7 +73,7 @@ struct SegmentIndex: Sendable {
     /// Summary of all whole transactions.
     private(set) var whole: SegmentSummary
     private(set) var points: [IndexPoint]
-    /// Number of keys before each point.
+    /// Number of entry keys before each point of the index.
     private var keysBefore = [0]
     /// Places of the schema entries.
     private(set) var relations: [IndexPoint] = []

@@ -11,7 +11,7 @@ struct FirstEntry: ~Copyable {
 /// is always valid.
 struct SegmentMaker {
     let directory: any StorageDirectory
-    /// Size for which space is reserved.
+    /// Number of bytes for which a new segment's file reserves disk space.
     let bytes: UInt64
 
     /// Creates the segment's file and gives it its final name. The caller must sync the directory to make the name

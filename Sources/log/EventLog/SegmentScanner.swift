@@ -19,7 +19,7 @@ public struct SegmentScanner: ~Copyable, Sendable {
     public let header: SegmentHeader
     /// Entry that was read by the last step.
     public private(set) var entry: EntryHeader
-    /// Byte position of that entry.
+    /// Byte position in the segment of the entry that was read by the last step.
     public private(set) var position: UInt64
     /// Byte position of the next entry.
     public private(set) var next: UInt64

@@ -24,7 +24,7 @@ struct DiskOutlook {
 
     private(set) var level = Level.well
 
-    /// Evaluates a sample. Returns the new level; nil if the level is unchanged.
+    /// Evaluates a sample of the free space. Returns the new level; nil if the level is unchanged.
     mutating func take(_ sample: Sample) -> Level? {
         let before = level
         let growth = sample.retention.map { $0 > sample.log ? $0 - sample.log : 0 } ?? 0

@@ -32,10 +32,10 @@ public final class LogSink: TransactionSink {
     /// Queues of notes to write into the log; nil if no notes are recorded.
     private let notes: WaitingNotes?
     private let upkeep: LogUpkeep?
-    /// Allowance of bytes for notes.
+    /// Number of bytes that other notes than deliveries may still use in the log.
     private var allowance = LedgerAllowance()
-    /// Allowance of bytes for recorded deliveries. It is separate, so that deliveries do not use up that of other
-    /// notes.
+    /// Number of bytes that recorded deliveries may still use in the log. It is separate, so that deliveries do not use
+    /// up the allowance of other notes.
     private var bulkAllowance = LedgerAllowance(bytesPerSecond: Limits.deliveryBytesPerSecond)
     private let metrics: ProjectMetrics
     private let time: any TimeSource

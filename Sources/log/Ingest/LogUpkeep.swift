@@ -4,9 +4,9 @@ import System
 
 /// Requests to the ingest thread to seal the current segment, so that other threads can rewrite sealed segments.
 final class LogUpkeep: Sendable {
-    /// Number of requests so far.
+    /// Number of requests so far to seal the current segment.
     private let asked = Atomic<UInt64>(0)
-    /// Number of the last request that was answered.
+    /// Number of the last request to seal a segment that the ingest thread has answered.
     private let done = Atomic<UInt64>(0)
     private let pulse = Pulse()
 
@@ -25,13 +25,13 @@ final class LogUpkeep: Sendable {
 
     // MARK: The ingest thread
 
-    /// Number of the newest request, if it has not been answered; nil otherwise.
+    /// Number of the newest request to seal the segment, if it has not been answered; nil otherwise.
     var wish: UInt64? {
         let wanted = asked.load(ordering: .sequentiallyConsistent)
         return wanted > done.load(ordering: .sequentiallyConsistent) ? wanted : nil
     }
 
-    /// Answers all requests up to this number.
+    /// Answers all requests to seal the segment up to this number.
     func answer(_ wish: UInt64) {
         assert(
             done.load(ordering: .sequentiallyConsistent) < wish
