@@ -35,8 +35,8 @@ public struct DemoDatabase: Sendable {
         policyURL = try DemoDatabase.url("tidewire_policies", policyPassword, cluster, connection)
     }
 
-    /// Creates the objects of the demo's incident. Also makes the replication stream report changes of policies in the
-    /// transactions that make them.
+    /// Creates the objects of the incident that `tidewire dev --incident` shows. Also makes the replication stream
+    /// report changes of policies in the transactions that make them.
     public func prepareIncident() throws(PostgresError) {
         let connection = try cluster.connect()
         for file in SQLFile.extras + SQLFile.incident { try file.apply(connection) }

@@ -90,8 +90,8 @@ public struct Backoff {
         }
     }
 
-    /// Returns the time to sleep before the next check; nil if the wait is over. `end` is a monotonic time in
-    /// nanoseconds.
+    /// Returns the time to sleep before the caller checks again if another thread has reached the database; nil if the
+    /// wait is over. `end` is a monotonic time in nanoseconds.
     public func left(until end: UInt64) -> Duration? {
         let now = Clock.monotonicNanoseconds()
         guard now < end, !isCutShort else { return nil }

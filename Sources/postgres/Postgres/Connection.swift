@@ -171,7 +171,7 @@ extension Connection {
 }
 
 extension ConnectionTarget {
-    /// Returns the settings that the text contains, by the names that libpq uses.
+    /// Returns the settings in the target's URL or `key=value` string, by the names that libpq uses.
     public func parameters() throws(PostgresError) -> [(String, String)] {
         var complaint: UnsafeMutablePointer<CChar>?
         // SAFETY: libpq allocates the list and the complaint; both are freed below with libpq's own calls.

@@ -6,7 +6,8 @@ import Bytes
 /// rights. It also announces a table at its first change on each connection. Something may have changed before the
 /// connection, so this counts, too.
 public struct CatalogMarks {
-    /// OIDs of tables for which the log has no mark yet. Zero stands for any table.
+    /// OIDs of tables whose catalog entries may have changed and for which the log has no mark yet. Zero stands for any
+    /// table.
     private(set) var waiting: [UInt32] = []
     /// OIDs of tables announced inside streamed transactions, by the transaction's number. They are stored when the
     /// transaction ends.

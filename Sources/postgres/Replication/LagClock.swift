@@ -11,10 +11,10 @@ struct LagClock {
     /// Ends of the server's WAL that the log has not reached yet, each with the time at which it was first seen.
     private var ahead: [(end: LSN, at: UInt64)] = []
 
-    /// Maximum number of stored ends. If there are more, every second one is removed, and the minimum time between new
-    /// ones grows.
+    /// Maximum number of ends of the WAL in `ahead`. If there are more, every second one is removed, and the minimum
+    /// time between new ones grows.
     private static let maximum = 256
-    /// Minimum time between two stored ends.
+    /// Minimum time in nanoseconds between two ends of the WAL in `ahead`.
     private var distance: UInt64 = 0
 
     /// Creates a clock.
@@ -53,6 +53,7 @@ struct LagClock {
         isConnected = false
     }
 
+    /// Returns the lag of the log in seconds.
     func seconds(at now: UInt64) -> Int64 {
         if ahead.isEmpty, isConnected { return 0 }
         let since = ahead.first?.at ?? caughtUpAt

@@ -117,7 +117,7 @@ public protocol TransactionSink: AnyObject {
     var messages: FollowedPublication? { get }
     /// Time of the last write by this or an earlier process, in microseconds since 1970; nil if unknown.
     var lastTime: Int64? { get }
-    /// True if the sink has entries of its own to write with the next flush.
+    /// True if the sink has notes to write with the next flush: entries that do not come from PostgreSQL.
     var hasNotes: Bool { get }
 
     /// True if a new log is about to begin with this slot, as an earlier `prepare(for:)` recorded.

@@ -26,7 +26,7 @@ public struct Requirement: Sendable, Equatable {
     public let area: Area
     public let name: String
     public let state: State
-    /// True if some function of the hub does not work without it. Other requirements are for information.
+    /// True if some function of the hub does not work without the requirement. Other requirements are for information.
     public let isRequired: Bool
     /// Description of the present state.
     public let detail: String
@@ -37,16 +37,16 @@ public struct Requirement: Sendable, Equatable {
 
     public var isFailure: Bool { isRequired && state != .ok }
 
-    /// Advice in words, followed by the statements.
+    /// Advice in words, followed by the SQL statements that fix the problem.
     public var hint: String? {
         guard let sql else { return words }
         return words.map { "\($0): \(sql)" } ?? sql
     }
 
-    /// True if the statements would let users see rows that are hidden now, perhaps on purpose.
+    /// True if the statements in `sql` would let users see rows that are hidden now, perhaps on purpose.
     public let showsMore: Bool
 
-    /// True if the statements can run without a person's decision.
+    /// True if the statements in `sql` can run without a person's decision.
     public var isFixComplete: Bool { !showsMore && sql.map { !$0.contains("…") } ?? false }
 
     public init(
