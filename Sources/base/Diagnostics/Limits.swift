@@ -218,9 +218,11 @@ public enum Limits {
     public static let clientIDBytes = 128
     /// Interval at which the hub asks clients which changes they have received (see `SocketReceipt`).
     public static let receiptInterval = Duration.seconds(1)
-    /// Interval at which the hub asks clients the first `earlyReceipts` times after its start.
+    /// Interval at which the hub asks clients, the first `earlyReceipts` times after its start, which changes they have
+    /// received.
     public static let earlyReceiptInterval = Duration.milliseconds(200)
-    /// Number of times that the hub asks clients at the shorter interval.
+    /// Number of times that the hub, after its start, asks clients at `earlyReceiptInterval` which changes they have
+    /// received.
     public static let earlyReceipts = 50
     public static let resumeGrace = Duration.seconds(120)
     public static let maximumDepartureGrace = Duration.seconds(3600)
@@ -518,7 +520,7 @@ public enum Limits {
     /// Size of the chunks in which memory for outgoing bytes is allocated.
     public static let pieceChunkBytes = 64 << 10
 
-    /// Number of free chunks that each loop keeps for reuse.
+    /// Number of free chunks of memory for outgoing bytes that each loop keeps for reuse.
     public static let sparePieceChunks = 16
 
     /// Bytes of pieces to send above which a loop reads no more input in its turn, until the pieces are flushed.
@@ -602,8 +604,8 @@ public enum Limits {
     /// Maximum time for which the hub does not read the log because PostgreSQL cannot tell which rows clients may see.
     /// Then the hub disconnects clients. They receive the missed changes when PostgreSQL is reachable again.
     public static let maximumCatalogAbsence = Duration.seconds(60)
-    /// Maximum number of changes to a membership that wait until PostgreSQL has answered its content. With more
-    /// changes, the hub asks for the content again.
+    /// Maximum number of changes to a membership that wait until PostgreSQL has returned the membership's keys. With
+    /// more changes, the hub reads the keys again.
     public static let maximumMembershipDeltas = 4096
     /// Bytes of the log that the hub searches for past memberships, backward from the current transaction, after
     /// PostgreSQL has answered the present ones.
@@ -617,15 +619,15 @@ public enum Limits {
     /// Maximum number of pairs of a role and a table whose rights the hub remembers.
     public static let maximumCachedAccess = 65_536
 
-    /// Maximum number of rows that wait for PostgreSQL's decision.
+    /// Maximum number of rows that wait for PostgreSQL's decision on a filter.
     public static let maximumWaitingQuestions = 65_536
-    /// Maximum bytes of the rows that wait for PostgreSQL's decision.
+    /// Maximum bytes of the rows that wait for PostgreSQL's decision on a filter.
     public static let maximumWaitingQuestionBytes = 64 << 20
-    /// Maximum number of rows in one round trip to PostgreSQL.
+    /// Maximum number of rows on which PostgreSQL evaluates filters in one round trip.
     public static let questionBatch = 256
-    /// Maximum bytes of the texts in one round trip to PostgreSQL. A larger single row is sent alone.
+    /// Maximum bytes of the texts in one round trip that evaluates filters. A larger single row is sent alone.
     public static let questionBatchBytes = 4 << 20
-    /// Maximum number of prepared statements that stay on one connection.
+    /// Maximum number of prepared statements for filters that stay on one connection.
     public static let maximumPreparedQuestions = 256
     /// Maximum number of filters that the hub remembers because they took too long.
     public static let maximumPenalties = 1024
@@ -634,19 +636,20 @@ public enum Limits {
 
     /// Number of connections with the login that evaluates policies. One policy uses at most one of them at a time.
     public static let policyConnections = 3
-    /// Maximum number of pairs of a row and a subscriber that wait for an answer.
+    /// Maximum number of pairs of a row and a role with claims that wait for PostgreSQL's decision on a policy.
     public static let maximumWaitingPairs = 4 << 20
-    /// Maximum bytes of the texts of pairs that wait for an answer.
+    /// Maximum bytes of the rows' and claims' texts that wait for PostgreSQL's decision on a policy.
     public static let maximumWaitingPolicyBytes = 128 << 20
-    /// Maximum number of jobs, each with several pairs, that wait for an answer.
+    /// Maximum number of requests, each about several rows and claims, that wait for PostgreSQL's decision on a policy.
     public static let maximumWaitingPolicyJobs = 131_072
-    /// Maximum bytes of rows' texts, or of claims, in one statement. A larger single text is sent alone.
+    /// Maximum bytes of rows' texts, or of claims, in one statement that evaluates a policy. A larger single text is
+    /// sent alone.
     public static let policyStatementBytes = 4 << 20
     /// Maximum number of policies that the hub remembers because they took too long.
     public static let maximumPolicyPenalties = 4096
-    /// Maximum number of functions or statements kept on one connection.
+    /// Maximum number of functions or statements for evaluating policies that are kept on one connection.
     public static let maximumClaimsScripts = 256
-    /// Milliseconds after which the hub checks again whether its snapshot sees a transaction.
+    /// Milliseconds after which the hub checks again whether PostgreSQL's snapshot includes a transaction.
     public static let visibilityRetryMilliseconds = 1
     /// Interval at which the hub checks the login that evaluates policies, while the login has the necessary rights.
     public static let policyLoginInterval = Duration.seconds(30)
@@ -677,10 +680,10 @@ public enum Limits {
 
     // MARK: Asking PostgreSQL about private channels
 
-    /// Number of connections on which PostgreSQL answers several questions together. One more connection serves
-    /// questions that resemble slow ones.
+    /// Number of connections on which PostgreSQL answers several questions about private channels together. One more
+    /// connection serves questions that resemble slow ones.
     public static let channelConnections = 2
-    /// Number of connections for questions that the hub must ask alone.
+    /// Number of connections for questions about private channels that the hub must ask alone.
     public static let channelConnectionsApart = 4
     /// Maximum number of a loop's channels whose rights are being checked again, after the rules of private channels
     /// changed.
@@ -690,10 +693,10 @@ public enum Limits {
     public static let rightsReviewTries = 8
     public static let maximumWaitingChannelQuestions = 65_536
     public static let maximumWaitingChannelBytes = 64 << 20
-    /// Time after which the hub answers an unanswered question with a refusal. A client waits 10 seconds for the reply
-    /// to its join.
+    /// Time after which the hub answers an unanswered question about rights in a private channel with a refusal. A
+    /// client waits 10 seconds for the reply to its join.
     public static let channelPatience = Duration.seconds(6)
-    /// Maximum number of users or topics that the hub remembers because a question about them took too long.
+    /// Maximum number of users or topics that the hub remembers because a question about their rights took too long.
     public static let maximumChannelPenalties = 4096
 
     // MARK: Generated columns
@@ -707,7 +710,7 @@ public enum Limits {
     public static let maximumRecalledBytes = 32 << 20
     /// Largest current row that a loop remembers. The hub searches the log for larger ones.
     public static let maximumRecalledRowBytes = 256 << 10
-    /// Maximum bytes of all rows that one search finds.
+    /// Maximum bytes of all rows that one search of the log for deleted rows finds.
     public static let recallBatchBytes = 8 << 20
     /// Maximum number of searches for old rows that wait. Each loop has at most one search at a time.
     public static let maximumWaitingRecalls = 1024
