@@ -623,11 +623,12 @@ public enum Limits {
     public static let maximumWaitingQuestions = 65_536
     /// Maximum bytes of the rows that wait for PostgreSQL's decision on a filter.
     public static let maximumWaitingQuestionBytes = 64 << 20
-    /// Maximum number of rows on which PostgreSQL evaluates filters in one round trip.
+    /// Maximum number of rows or values about which the hub asks PostgreSQL in one round trip, for filters and
+    /// conversions.
     public static let questionBatch = 256
-    /// Maximum bytes of the texts in one round trip that evaluates filters. A larger single row is sent alone.
+    /// Maximum bytes of the texts in one round trip for filters and conversions. A larger single row is sent alone.
     public static let questionBatchBytes = 4 << 20
-    /// Maximum number of prepared statements for filters that stay on one connection.
+    /// Maximum number of prepared statements that stay on one connection for filters or for the catalog.
     public static let maximumPreparedQuestions = 256
     /// Maximum number of filters that the hub remembers because they took too long.
     public static let maximumPenalties = 1024
@@ -636,14 +637,16 @@ public enum Limits {
 
     /// Number of connections with the login that evaluates policies. One policy uses at most one of them at a time.
     public static let policyConnections = 3
-    /// Maximum number of pairs of a row and a role with claims that wait for PostgreSQL's decision on a policy.
+    /// Maximum number of pairs of a row and a role with claims in one queue of questions to PostgreSQL about policies,
+    /// memberships or generated columns.
     public static let maximumWaitingPairs = 4 << 20
-    /// Maximum bytes of the rows' and claims' texts that wait for PostgreSQL's decision on a policy.
+    /// Maximum bytes of the texts in one queue of questions about policies, memberships or generated columns.
     public static let maximumWaitingPolicyBytes = 128 << 20
-    /// Maximum number of requests, each about several rows and claims, that wait for PostgreSQL's decision on a policy.
+    /// Maximum number of jobs, each with one or more questions, in one queue of questions about policies, memberships
+    /// or generated columns.
     public static let maximumWaitingPolicyJobs = 131_072
-    /// Maximum bytes of rows' texts, or of claims, in one statement that evaluates a policy. A larger single text is
-    /// sent alone.
+    /// Maximum bytes of rows' texts, of claims, or of questions about channels in one statement. A larger single text
+    /// is sent alone.
     public static let policyStatementBytes = 4 << 20
     /// Maximum number of policies that the hub remembers because they took too long.
     public static let maximumPolicyPenalties = 4096
