@@ -57,7 +57,8 @@ public protocol ConnectedWorker<Line>: AskingWorker {
     /// Opens a session. Returns nil if the database is reachable but cannot be used. The implementation has then logged
     /// the reason and set the next attempt in `link`.
     func connect() throws(PostgresError) -> Session?
-    /// Handles the failure to open a session. The worker calls it when no session is possible for a while.
+    /// Reacts to a failure to open a session, for example by failing the waiting questions. The worker calls it when no
+    /// session is possible for a while.
     func couldNotAsk(_ error: PostgresError)
 }
 

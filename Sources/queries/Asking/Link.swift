@@ -25,11 +25,11 @@ public struct Link<Session> {
     private let idleLimit: Duration?
     /// Metric that counts open sessions.
     private let connected: Gauge
-    /// Time of the next attempt to open a session.
+    /// Monotonic time in nanoseconds of the next attempt to open a session.
     private var retryAt: UInt64 = 0
-    /// Time at which the session was last used.
+    /// Monotonic time in nanoseconds at which the session was last used.
     private var usedAt: UInt64 = 0
-    /// Time at which the session was opened.
+    /// Monotonic time in nanoseconds at which the session was opened.
     private var openedAt: UInt64 = 0
 
     /// Creates a link without a session.

@@ -1,6 +1,7 @@
 /// Settings of connections with which the hub's own login runs the hub's own queries.
 public enum OwnSession {
-    /// Returns the settings. Names refer to PostgreSQL's own objects only, writes fail, and statements have a timeout.
+    /// Returns connection settings: names refer to PostgreSQL's own objects only, writes fail, and statements have a
+    /// timeout.
     public static func settings(statementTimeout milliseconds: Int) -> [String] {
         [
             "search_path=pg_catalog", "default_transaction_read_only=on", "row_security=on",

@@ -24,8 +24,8 @@ public struct Penalties<Key: Hashable & Sendable>: Sendable {
     /// True if any question has a penalty at `now`.
     public func isActive(at now: UInt64) -> Bool { now < lastUntil }
 
-    /// Returns the number of penalties in a row that the question has. A penalty extends the row if it begins before
-    /// the last one ends.
+    /// Returns the number of consecutive penalties that the question has got. A penalty is consecutive if it begins
+    /// before the last one ends.
     public func count(_ key: Key, at now: UInt64) -> Int {
         guard isActive(at: now), let penalty = penalties[key], now < penalty.until else { return 0 }
         return penalty.count

@@ -3,12 +3,13 @@ import Diagnostics
 /// Internal limits of time and memory for the `Authorizing` room. They are no part of a promise. The limits that users
 /// rely on are in `Diagnostics/Limits.swift`.
 extension Limits {
-    /// Duration without use after which a connection is closed.
+    /// Duration without use after which a connection for questions about private channels is closed.
     static let channelIdleLimit = Duration.seconds(60)
 
     /// Maximum duration of connecting to the database. It counts against the time that a question may wait.
     static let channelConnectTimeout = Duration.seconds(3)
-    /// Maximum duration of waiting for an answer. It counts against the time that a question may wait.
+    /// Maximum duration of waiting for PostgreSQL's answer to a question about a private channel. It counts against the
+    /// time that a question may wait.
     static let channelAnswerTimeout = Duration.seconds(3)
 
     /// Duration for which all questions fail after the hub could not connect.
@@ -16,7 +17,7 @@ extension Limits {
 
     /// Maximum number of questions that a thread takes from the queue together.
     static let channelTurn = 512
-    /// Maximum number of questions in one transaction.
+    /// Maximum number of questions about private channels in one transaction.
     static let channelBatch = 256
     /// Duration after which a transaction begins no further question.
     static let channelBatchBudget = Duration.milliseconds(100)
@@ -34,7 +35,7 @@ extension Limits {
     /// Number of slow questions of one kind, within the duration of a penalty, from which all questions of that kind
     /// are asked separately from others.
     static let channelSuspicion = 3
-    /// Timeout of a question that is asked alone.
+    /// Timeout of a question about a private channel that is asked alone.
     static let channelProbeTimeout = Duration.seconds(2)
 
     /// Duration for which PostgreSQL's plans are reused. Plans do not notice every change of privileges.

@@ -9,15 +9,15 @@ import Postgres
 ///
 /// Each role has its own function, so that PostgreSQL never uses a plan made for another role.
 enum ProbeScript {
-    /// Way in which the function inserts the rows that askers try to read.
+    /// Way in which the testing function inserts the rows that clients try to read.
     enum Insertion: Sendable, Equatable {
-        /// Through a function of the database, for a login that lacks the privilege to insert.
+        /// A function of the database inserts the rows, because the login lacks the privilege to insert.
         case byFunction
-        /// Directly, as the login itself, to which no policy applies.
+        /// The login inserts the rows itself, because no policy applies to it.
         case directly
     }
 
-    /// Columns of the function's result, in this order.
+    /// Columns of the testing function's result, in this order.
     enum Column {
         static let who = 0
         static let broadcast = 1

@@ -5,9 +5,9 @@ import System
 
 /// Outcome of one statement that tests several askers of one role.
 enum ProbeOutcome {
-    /// Answers for the first askers. The time may not have sufficed for the others.
+    /// Answers to the first questions of the statement, in order. The time may not have sufficed for the others.
     case answers([ChannelAnswer])
-    /// A failure that concerns all askers.
+    /// A failure that concerns all questions of the statement.
     case refused(ChannelAuthorizationError)
     /// The database lacks objects that every probe needs.
     case unprepared(ProbePrerequisites.Unprepared)

@@ -12,7 +12,8 @@ public struct CatalogView: Sendable {
     /// entry.
     var policies: [AccessKey: PolicyBinding] = [:]
 
-    /// Combines the policies of each known role and table. Reuses the object of the view before if it is equal.
+    /// Combines the policies of each known role and table. Reuses the `PolicyBinding` of the view `before` if it is
+    /// equal.
     mutating func combinePolicies(after before: CatalogView?) {
         let combiner = PolicyCombiner(snapshot: snapshot, roles: roles)
         policies = [:]
@@ -207,7 +208,7 @@ struct BindingDraft {
     static let unanswered = FilterRefusal(
         sqlState: "XX000", condition: SQLCondition.name(of: "XX000"), message: "the value could not be read")
 
-    /// Creates the binding.
+    /// Creates the binding after the literals of its filter have been converted to PostgreSQL's texts.
     ///
     /// - Parameter canonical: PostgreSQL's text for each literal, in order.
     func binding(_ canonical: [String]) throws(FilterRefusal) -> TableBinding {

@@ -4,9 +4,9 @@ import Synchronization
 /// loop learns of a new version separately.
 final class CatalogAdoptions: Sendable {
     enum Standing: Equatable {
-        /// No loop uses any version yet.
+        /// No socket loop uses any version of the catalog yet.
         case unheard
-        /// Some loops still use an older version.
+        /// Some socket loops still use an older version of the catalog.
         case underWay
         /// All loops use the version from offset `last` on. From offset `first` to `last`, some loops used it, or used
         /// a version that has no record in the log.
@@ -16,9 +16,9 @@ final class CatalogAdoptions: Sendable {
     private struct State {
         var loops: [Int: (version: UInt64, offset: UInt64)] = [:]
         var count = 0
-        /// Lowest offset at which a loop switched to a version that has no record in the log yet.
+        /// Lowest log offset at which a socket loop switched to a catalog version that has no record in the log yet.
         var first: UInt64?
-        /// Newest version that decides differently from the version before it.
+        /// Newest catalog version that decides differently about clients from the version before it.
         var step: UInt64?
 
         /// Returns the oldest version that is known to decide like this one. A version before `step` is returned

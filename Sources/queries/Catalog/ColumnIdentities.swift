@@ -8,9 +8,9 @@ import Change
 /// is unknown.
 public struct ColumnIdentities: Sendable, Hashable {
     public enum Identity: Sendable, Hashable {
-        /// The table's column with this slot.
+        /// The stored column is the table's column with this slot.
         case column(Int)
-        /// A column that has been dropped from the table.
+        /// The stored column has been dropped from the table.
         case dropped
         /// A column that cannot be identified. Its value must not be used. The slot, if any, is a column whose value
         /// may be missing for this reason.

@@ -37,13 +37,13 @@ struct DefinitionAges {
     }
 
     fileprivate(set) var columns: [UInt32: [Column]] = [:]
-    /// Labels by the enumeration's oid.
+    /// Labels of each enum type, by the type's oid.
     fileprivate(set) var labels: [UInt32: [LabelAge]] = [:]
     /// LSNs after which composite types have their present fields, by the type's oid.
     fileprivate(set) var composites: [UInt32: LSN] = [:]
     /// LSNs after which the publication includes the tables as now, by the table's oid.
     fileprivate(set) var publications: [UInt32: LSN] = [:]
-    /// LSN before which no definition is known.
+    /// LSN before which the hub cannot tell how tables, columns and types were defined.
     fileprivate(set) var begin = LSN.zero
     /// Version of the publication's row in the catalog, which holds its options.
     fileprivate(set) var publicationVersion = ""

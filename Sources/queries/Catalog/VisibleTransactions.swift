@@ -2,7 +2,8 @@ import Postgres
 
 /// Set of transactions whose effects a snapshot of PostgreSQL includes.
 public struct VisibleTransactions: Sendable, Hashable {
-    /// Lowest number of a transaction that was still running. All lower ones are visible or were rolled back.
+    /// Lowest number of a transaction that was still running when the snapshot was taken. All lower ones are visible or
+    /// were rolled back.
     public private(set) var firstRunning: UInt64
     /// Lowest transaction number that was not yet assigned when the snapshot was taken.
     var firstUnassigned: UInt64

@@ -5,7 +5,7 @@ import Postgres
 public struct GeneratedColumn: Sendable, Hashable {
     public struct Input: Sendable, Hashable {
         var name: String
-        /// SQL type to which the text is cast.
+        /// SQL type to which the text of the input column is cast.
         var type: String
         /// SQL collation; nil if it is the type's default.
         var collation: String?
@@ -61,7 +61,7 @@ public struct GeneratedColumn: Sendable, Hashable {
 /// Request to compute one generated column for a list of rows.
 public struct GenerationQuestion: Sendable {
     var column: GeneratedColumn
-    /// Texts of the column's inputs; nil means NULL.
+    /// Rows for which the column is computed, each as the texts of the input columns; nil means NULL.
     var rows: [[String?]]
 
     public init(column: GeneratedColumn, rows: [[String?]]) {

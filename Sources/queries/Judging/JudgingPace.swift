@@ -2,7 +2,8 @@ import Asking
 import Diagnostics
 import Synchronization
 
-/// Learned statement sizes, and the keys that the hub does not ask for a while because they took too long.
+/// Learned sizes of statements for each `JudgingKey`, such as a policy. Also the keys about which the hub asks nothing
+/// for a while, because they took too long.
 final class JudgingPace: Sendable {
     private struct State {
         /// Maximum weight of one statement, for each key. The weight counts row-claims pairs and a fixed cost for each

@@ -11,7 +11,7 @@ extension Limits {
     /// Maximum number of pairs of a row and a policy subject in one batch of the policy queue.
     static let policyBatchPairs = 256 << 10
     static let policyBatchJobs = 16_384
-    /// Duration after which the hub gives up the unanswered rest of a batch.
+    /// Duration after which the hub gives up the unanswered rest of a batch of questions about policies.
     static let policyBatchPatience = Duration.seconds(15)
 
     /// Maximum duration for which a question about a committed row waits while the database is unreachable. During the
@@ -19,12 +19,13 @@ extension Limits {
     /// usually back within this time.
     static let outagePatience = Duration.seconds(15)
 
-    /// Maximum number of rows in one statement.
+    /// Maximum number of rows in one statement that evaluates a policy or computes a generated column.
     public static let policyStatementRows = 256
-    /// Target duration of a statement. The hub adapts the number of claims in a statement to it.
+    /// Target duration of a statement that evaluates a policy. The hub adapts the number of claims in a statement to
+    /// it.
     static let policyStatementTarget = Duration.milliseconds(100)
-    /// Timeout of one statement. If a policy exceeds it even for a few rows, the hub does not ask it for
-    /// `policyPenalty`.
+    /// Timeout of one statement that evaluates a policy. If a policy exceeds it even for a few rows, the hub does not
+    /// ask it for `policyPenalty`.
     public static let policyTimeout = Duration.seconds(1)
     static let policyPenalty = Duration.seconds(10)
     /// Age of a session from which the hub distrusts certain errors in it. The hub then replaces the session and asks
@@ -35,8 +36,8 @@ extension Limits {
     /// requires.
     static let visibilityPatience = Duration.seconds(5)
 
-    /// Number of rows that are tried separately after all rows of a statement failed together. If these fail too, the
-    /// hub gives up the other rows.
+    /// Number of rows whose generated column is computed separately after all rows of a statement failed together. If
+    /// these fail too, the hub gives up the other rows.
     static let generationRowsTried = 8
     /// Maximum number of roles in which the hub tries to compute a generated column.
     static let maximumGenerationRoles = 4

@@ -146,7 +146,7 @@ struct MessagePlaces: Sendable {
     var isPrivate = 0..<0
     var insertedAt = 0..<0
     var `extension` = 0..<0
-    /// Bit set of the parts that the row has. A present part may be an empty text.
+    /// Bit set of the message's parts (`MessageLayout.Part`) that the row has. A present part may be an empty text.
     var known: UInt8 = 0
     /// True if the payload did not change and PostgreSQL did not send it again.
     var isUnchanged = false

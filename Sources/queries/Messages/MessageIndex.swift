@@ -11,7 +11,7 @@ struct MessageIndex {
     struct Place {
         /// Byte position of the log entry in its segment.
         let position: UInt64
-        /// Log offset of the message itself.
+        /// Log offset of the change that inserted the message.
         let offset: UInt64
         /// Insert time in microseconds since 1970.
         let insertedAt: Int64
@@ -67,7 +67,7 @@ struct MessageIndex {
         }
 
         let id: UInt64
-        /// Log offset of the change itself.
+        /// Log offset of the change that revised the message.
         let offset: UInt64
         let change: Change
 
@@ -89,7 +89,7 @@ struct MessageIndex {
         var firstOffset: UInt64
         /// Commit time (by the hub's clock, in microseconds since 1970) that no message before `firstOffset` exceeds.
         var beginTime: Int64
-        /// Place at which reading continues; nil after the whole segment was read.
+        /// Byte position and log offset at which reading the segment continues; nil after the whole segment was read.
         var next: (position: UInt64, offset: UInt64)? {
             didSet { if let next { reached = next.offset } }
         }

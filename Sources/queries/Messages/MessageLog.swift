@@ -9,7 +9,7 @@ import System
 struct MessageLog {
     /// Broadcast that a search found.
     struct Found {
-        /// Log offset of the message itself.
+        /// Log offset of the change that inserted the message.
         let offset: UInt64
         let insertedAt: Int64
         /// Place of the row's last version.

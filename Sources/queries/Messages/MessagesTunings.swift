@@ -5,9 +5,9 @@ import Diagnostics
 extension Limits {
     /// Interval between two rounds of the janitor.
     static let janitorInterval = Duration.seconds(4 * 3600)
-    /// Interval until the next round if a round could not do everything.
+    /// Interval until the janitor's next round if a round could not do everything.
     static let janitorRetryInterval = Duration.seconds(60)
-    /// Minimum interval between two rounds when partitions are reported missing.
+    /// Minimum interval between two rounds of the janitor when partitions are reported missing.
     static let janitorCallInterval = Duration.seconds(5)
     static let janitorQueryTimeout = Duration.seconds(30)
 

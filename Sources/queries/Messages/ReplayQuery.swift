@@ -24,7 +24,7 @@ public struct ReplayQuery: Sendable, Equatable {
 /// Old message as an archive returns it, with its own copy of the bytes.
 public struct ArchivedMessage: Sendable, Equatable {
     public enum Payload: Sendable, Equatable {
-        /// JSON as PostgreSQL writes it.
+        /// The payload is JSON, as PostgreSQL writes it.
         case json([UInt8])
         case binary([UInt8])
     }

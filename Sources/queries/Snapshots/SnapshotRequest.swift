@@ -6,7 +6,7 @@ import System
 
 /// Request for the existing rows that a client may see. The client receives them before any changes.
 public struct SnapshotRequest: Sendable {
-    /// Role as which the rows are read.
+    /// Role in whose name PostgreSQL reads the rows.
     public let role: String
     public let claims: String
     public let selections: [TableSelection]
@@ -27,7 +27,7 @@ public struct SnapshotRequest: Sendable {
     }
 }
 
-/// Place of a snapshot in the event log, with facts about it.
+/// Position of a snapshot in the event log, with the transactions that the snapshot shows and its time.
 public struct SnapshotStart: Sendable {
     /// Position from which the log may have changes that the snapshot lacks. Later changes that the snapshot shows are
     /// excluded by `seen`.

@@ -12,8 +12,8 @@ extension Limits {
     static let snapshotTries = 3
     /// Duration for which no snapshot is attempted after the database was unreachable.
     static let snapshotRest = Duration.seconds(1)
-    /// Maximum number of changes in the log that a snapshot searches. If there were more, it waits instead until
-    /// running transactions have ended.
+    /// Maximum number of changes in the log that a snapshot searches for commits that it does not show. If there were
+    /// more, it waits instead until running transactions have ended.
     static let snapshotLookbackChanges: UInt64 = 16_384
     /// Maximum duration for which a snapshot waits for transactions that were running when it was requested.
     static let snapshotSettlingPatience = Duration.seconds(1)

@@ -10,7 +10,7 @@ public final class JudgedPolicy: Sendable {
     public let table: UInt32
     /// Version of the catalog snapshot in which the hub's policies last changed; for log lines.
     public let version: UInt64
-    /// Unique number of this object.
+    /// Number that no other object of this type has; jobs about the same policy are grouped by it.
     public let identity: UInt64
     /// Script with which PostgreSQL evaluates the policies for many sets of claims.
     public let loop: ClaimsScript
@@ -49,7 +49,7 @@ public final class PolicySubject: Sendable {
 /// Question which of the policy subjects (role and claims) may read which of the rows.
 public struct PolicyQuestion: Sendable {
     public var policy: JudgedPolicy
-    /// Texts of the rows' columns; nil means NULL.
+    /// Rows that the question is about, each as the texts of its columns; nil means NULL.
     public var rows: [[String?]]
     /// Policy subjects that the question asks about. All have the role of the policy.
     public var claimants: [PolicySubject]

@@ -49,7 +49,7 @@ struct OwnReading {
 
     // MARK: Hints for operators
 
-    /// SQL with which the table's owner permits the reading; nil if nothing is missing.
+    /// SQL with which the table's owner lets the hub's login read all rows; nil if nothing is missing.
     var hint: String? {
         if isPossible { return nil }
         let login = Quoted.identifier(self.login)

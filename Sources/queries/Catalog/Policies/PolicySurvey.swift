@@ -23,7 +23,7 @@ struct PolicySurvey {
     private(set) var kept: Set<UInt32> = []
     /// Settings that clients' sessions have and the hub's own sessions lack.
     private(set) var settings = ValueSettings.Differences()
-    /// True if the hub has no right to ask PostgreSQL how it reads texts.
+    /// True if the hub has no right to ask PostgreSQL how it reads the texts of policies.
     private(set) var isForbidden = false
 
     init(
