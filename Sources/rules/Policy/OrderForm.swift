@@ -9,7 +9,7 @@ public enum OrderForm: UInt8, Sendable, Hashable, BitwiseCopyable {
     /// Texts, ordered by their first eight bytes.
     case bytes, blankPadded
 
-    /// Returns the number of a value; nil if the text is not a value of the type.
+    /// Returns the number to which a value is mapped; nil if the text is not a value of the type.
     public func number(_ text: RawSpan) -> UInt64? {
         switch self {
         case .integer: IntegerText.value(text).map(Self.ordered)
@@ -111,7 +111,7 @@ public struct ValueRange: Sendable, Hashable {
         return ValueRange(slot: slot, form: form, low: max(low, other.low), high: min(high, other.high))
     }
 
-    /// Returns the smallest range that contains both; nil for ranges of different columns.
+    /// Returns the smallest range that contains both ranges; nil for ranges of different columns.
     func hull(_ other: ValueRange) -> ValueRange? {
         guard isOfSame(other) else { return nil }
         let hull = ValueRange(slot: slot, form: form, low: min(low, other.low), high: max(high, other.high))

@@ -100,9 +100,9 @@ public struct Function: Sendable, Hashable {
     /// Letters whose case a function ignores or changes.
     enum Folding: UInt8, Sendable, Hashable {
         case none
-        /// ASCII letters. Other characters stay unchanged.
+        /// Only the case of ASCII letters is ignored or changed. Other characters stay unchanged.
         case plain
-        /// ASCII letters. The hub asks PostgreSQL about texts with other characters.
+        /// The case of ASCII letters is ignored or changed. The hub asks PostgreSQL about texts with other characters.
         case ofASCII
     }
 
