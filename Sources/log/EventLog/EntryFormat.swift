@@ -183,7 +183,7 @@ public struct SegmentHeader: Sendable, Equatable {
     public var baseOffset: UInt64
     /// LSN that the log had reached before the segment.
     public var baseLSN: UInt64
-    /// Time of creation in microseconds since 1970.
+    /// Time at which the segment was created, in microseconds since 1970.
     public var created: Int64
     /// Identity of the source of the entries, such as a database's system identifier.
     public var source: UInt64

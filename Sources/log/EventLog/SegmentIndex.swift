@@ -31,7 +31,7 @@ public struct SegmentSummary: Sendable, Equatable {
     /// Byte position at which the last whole transaction ends. In a sealed segment, the size of the file.
     public var bytes: UInt64
     public var entries: UInt64 = 0
-    /// Offset after the last change.
+    /// Log offset that follows the segment's last change.
     public var endOffset: UInt64
     /// LSN that the log reaches with the last entry.
     public var lastLSN: UInt64

@@ -26,7 +26,8 @@ struct MessagesFile {
         return FollowedPublication(number: number, since: LSN(since), offset: offset, time: time)
     }
 
-    /// Writes the point. Nil means that the log does not have every message any more.
+    /// Writes the point from which the log has every database message. Nil means that the log does not have every
+    /// message any more.
     func write(_ publication: FollowedPublication?) throws(SystemError) {
         var text = ByteWriter(capacity: 128)
         if let publication {

@@ -48,7 +48,7 @@ final class RetriedOpening<Opened>: @unchecked Sendable {
         return opened
     }
 
-    /// Ends the attempts.
+    /// Ends the attempts to open the resource.
     func end() { ending.beat() }
 }
 
