@@ -84,7 +84,7 @@ public enum ValueSettings {
         }
     }
 
-    /// True if the value has the same meaning as the hub's own value.
+    /// True if this value of the setting `name` has the same meaning as the hub's own value.
     public static func isUsual(_ name: String, _ value: String) -> Bool {
         let value = value.lowercased().filter { $0 != " " }
         switch name {

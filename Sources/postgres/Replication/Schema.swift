@@ -145,7 +145,8 @@ struct SchemaBook {
         return announcement.schema
     }
 
-    /// Returns the values for rows of a relation. For consecutive rows of one table, the schema object is not accessed.
+    /// Returns the values of a relation that are needed for each of its rows. For consecutive rows of one table, the
+    /// schema object is not accessed.
     @inline(__always)
     mutating func rows(_ oid: UInt32, inStream xid: UInt32?) throws(Refusal) -> RowPlan {
         if oid == lastOID, xid == lastStream, let lastRows { return lastRows }
