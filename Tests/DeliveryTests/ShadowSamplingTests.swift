@@ -18,7 +18,7 @@ import Testing
         role: "reader", table: 7, rowPolicy: RowPolicy(.constant(Array("t".utf8), TypeFacts(oid: 16, name: "boolean"))),
         parts: [], combinedSQL: "true", row: JudgedRow(relation: "notes", schema: "public", columns: []), version: 1,
         warning: nil)
-    private let claimant = PolicySubject(role: "reader", claims: "{}", identity: 0)
+    private let subject = PolicySubject(role: "reader", claims: "{}", identity: 0)
     private let settings = FilterCheck.Settings(
         maximumListElements: 10, maximumKeys: 10, maximumWork: 1000, text: .plainUTF8)
 
@@ -57,7 +57,7 @@ import Testing
     private func router(expecting expected: Bool) throws -> ChangeRouter {
         var router = ChangeRouter(maximumBodyBytes: 1 << 20, deflater: nil, ProjectMetrics())
         let number = router.bindings.policies.add(
-            PolicyEntry(expected ? .always : .never, binding, of: table, claimant))
+            PolicyEntry(expected ? .always : .never, binding, of: table, subject))
         let bytes = Self.part([5])
         var part = try TransactionPart(bytes.asBytes)
         var row: [UInt8] = []

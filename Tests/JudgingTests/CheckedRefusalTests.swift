@@ -22,7 +22,7 @@ import Testing
         }
         let found = Awaited<[MembershipFill]>()
         judge.fill(
-            asked.map { (membership: $0, claimant: stage.claimant(sub: 1)) }, checkedBy: ReadCatalog(reading)
+            asked.map { (membership: $0, subject: stage.subject(sub: 1)) }, checkedBy: ReadCatalog(reading)
         ) { found.set($0) }
         let fills = try #require(found.wait())
         #expect("\(fills[0])".hasPrefix("filled"))
@@ -34,7 +34,7 @@ import Testing
         let stage = try JudgingStage()
         let term = AskedTerm(sql: "public.gone()", type: TypeFacts(oid: 25, name: "text"), isBuiltIn: false)
         let found = Awaited<[AskedTerm: AskedAnswer]?>()
-        try stage.judge().evaluate([term], as: stage.claimant(sub: 1), checkedBy: ReadCatalog(reading)) {
+        try stage.judge().evaluate([term], as: stage.subject(sub: 1), checkedBy: ReadCatalog(reading)) {
             found.set($0)
         }
         let answers = try #require(found.wait())

@@ -25,16 +25,16 @@ import Testing
 
     private func broken() -> UInt64 { Impossible.states[.judging].value }
 
-    /// Returns the answers for three rows, for each claimant, if the statement about all claimants returned `found`.
+    /// Returns the answers for three rows, for each subject, if the statement about all subjects returned `found`.
     private func judged(_ found: [[String?]]) throws -> [[Bool?]] {
         let answers = try given(found)
-        return (0..<2).map { claimant in (0..<3).map { answers[$0, claimant] } }
+        return (0..<2).map { subject in (0..<3).map { answers[$0, subject] } }
     }
 
     private func given(_ found: [[String?]]) throws -> PolicyAnswers {
         let heard = Heard()
-        let claimants = ["x", "y"].map { PolicySubject(role: "r", claims: $0, identity: 0) }
-        let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], claimants: claimants)
+        let subjects = ["x", "y"].map { PolicySubject(role: "r", claims: $0, identity: 0) }
+        let question = PolicyQuestion(policy, rows: [["1"], ["2"], ["3"]], subjects: subjects)
         let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
         let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
         var table = try #require(PolicyTable.tables(of: [job]).first)
@@ -55,7 +55,7 @@ import Testing
         let rows: [[String?]] = [["a", "1"], ["b", "2"], ["a", "3"]]
         let heard = Heard()
         let question = PolicyQuestion(
-            policy, rows: rows, claimants: [PolicySubject(role: "r", claims: "x", identity: 0)])
+            policy, rows: rows, subjects: [PolicySubject(role: "r", claims: "x", identity: 0)])
         let reply = Reply(in: .judging, unanswered: PolicyAnswers(question)) { heard.hear($0) }
         let job = JudgingJob(key: .policy(policy.identity), work: .rows(question, reply), ProjectMetrics())
         var table = try #require(PolicyTable.tables(of: [job]).first)
@@ -73,7 +73,7 @@ import Testing
     func `a failure counts only under the same definitions`(isCurrent: Bool, isOfTheTable: Bool) {
         let definitions = DefinitionsVersion()
         let question = PolicyQuestion(
-            policy, rows: [["1"]], claimants: [PolicySubject(role: "r", claims: "x", identity: 0)])
+            policy, rows: [["1"]], subjects: [PolicySubject(role: "r", claims: "x", identity: 0)])
         var answers = PolicyAnswers(question, by: definitions.current)
         answers.fail(0, 0)
         if !isCurrent { definitions.advance() }

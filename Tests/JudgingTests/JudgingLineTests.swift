@@ -12,9 +12,9 @@ import Testing
     private let metrics = ProjectMetrics()
 
     private func job(_ key: UInt64, _ text: String = "") -> JudgingJob {
-        let claimant = PolicySubject(role: "r", claims: text, identity: 0)
+        let subject = PolicySubject(role: "r", claims: text, identity: 0)
         let reply = Reply<MembershipFill>(in: .judging, unanswered: .unavailable) { _ in }
-        return JudgingJob(key: .policy(key), work: .fill(claimant, reply), metrics)
+        return JudgingJob(key: .policy(key), work: .fill(subject, reply), metrics)
     }
 
     private func line(_ jobs: [JudgingJob]) -> JudgingLine {
@@ -26,8 +26,8 @@ import Testing
     private func texts(_ jobs: [JudgingJob]) -> [String] {
         jobs.map { job in
             defer { job.giveUp() }
-            guard case .fill(let claimant, _) = job.work else { return "?" }
-            return claimant.claims
+            guard case .fill(let subject, _) = job.work else { return "?" }
+            return subject.claims
         }
     }
 

@@ -26,21 +26,21 @@ import Testing
             ? "owner = (SELECT auth.uid())"
             : "room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())"
         let policy = try stage.judged(sql, [("owner", "uuid"), ("room", "integer")])
-        let claimants = (0..<1000).map { stage.claimant(sub: $0) }
+        let subjects = (0..<1000).map { stage.subject(sub: $0) }
         for count in [1, 10, 100, 1000] {
             let rounds = max(3, 30 / count)
             var allowed = 0
             let began = Clock.monotonicNanoseconds()
             for round in 0..<rounds {
                 let rows = (0..<count).map { [SampleUUID.text($0), "\(($0 + round) % 500)"] }
-                let answers = judge.answers(policy, rows, claimants)
+                let answers = judge.answers(policy, rows, subjects)
                 allowed += answers.reduce(0) { $0 + $1.count { $0 == true } }
             }
             let seconds = Double(Clock.monotonicNanoseconds() - began) / 1e9
             print(kind, count, "rows:", Int(Double(rounds * count * 1000) / seconds), "pairs/s, allowed", allowed)
             #expect(allowed > 0)
         }
-        let poisoned = (0..<1000).map { $0 % 10 == 0 ? stage.claimant("broken \($0)") : stage.claimant(sub: $0) }
+        let poisoned = (0..<1000).map { $0 % 10 == 0 ? stage.subject("broken \($0)") : stage.subject(sub: $0) }
         let some = (0..<100).map { [SampleUUID.text($0), "\($0)"] }
         var start = Clock.monotonicNanoseconds()
         _ = judge.answers(policy, some, poisoned)
@@ -51,7 +51,7 @@ import Testing
         let began = Clock.monotonicNanoseconds()
         for number in results.indices {
             let rows = [[SampleUUID.text(number % 1000), "\(number % 500)"]]
-            judge.ask([PolicyQuestion(policy, rows: rows, claimants: claimants)], seeing: nil) {
+            judge.ask([PolicyQuestion(policy, rows: rows, subjects: subjects)], seeing: nil) {
                 results[number].set($0)
             }
         }
@@ -71,12 +71,12 @@ import Testing
             GRANT SELECT ON members TO READER;
             """)
         let judge = try stage.judge()
-        let claimants = (0..<10_000).map { stage.claimant(sub: $0) }
+        let subjects = (0..<10_000).map { stage.subject(sub: $0) }
         let term = AskedTerm(sql: "auth.uid()", type: TypeFacts(oid: 2950, name: "uuid"), isBuiltIn: false)
-        _ = judge.value([term], claimants[0])
-        let terms = claimants.map { _ in Awaited<[AskedTerm: AskedAnswer]?>() }
+        _ = judge.value([term], subjects[0])
+        let terms = subjects.map { _ in Awaited<[AskedTerm: AskedAnswer]?>() }
         var began = Clock.monotonicNanoseconds()
-        for (claimant, result) in zip(claimants, terms) { judge.evaluate([term], as: claimant) { result.set($0) } }
+        for (subject, result) in zip(subjects, terms) { judge.evaluate([term], as: subject) { result.set($0) } }
         for (number, result) in terms.enumerated() {
             #expect(result.wait() == [term: .value(Array(SampleUUID.text(number).utf8))])
         }
@@ -85,7 +85,7 @@ import Testing
             table: 0, keySlot: 0, condition: .undecided, reader: .caller,
             fillSQL: "SELECT m.room FROM public.members m WHERE m.member = auth.uid()")
         began = Clock.monotonicNanoseconds()
-        let fills = judge.fills(claimants.map { (membership, $0) })
+        let fills = judge.fills(subjects.map { (membership, $0) })
         print("10,000 fills:", Double(Clock.monotonicNanoseconds() - began) / 1e6, "ms")
         let counts = fills.map { fill in
             if case .filled(let filled) = fill { filled.keys.reduce(0) { $0 + $1.count } } else { -1 }

@@ -106,23 +106,23 @@ final class JudgingStage {
             })
     }
 
-    func claimant(_ claims: String, role: String? = nil) -> PolicySubject {
+    func subject(_ claims: String, role: String? = nil) -> PolicySubject {
         PolicySubject(role: role ?? self.role, claims: claims, identity: 0)
     }
 
-    func claimant(sub: Int) -> PolicySubject { claimant(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
+    func subject(sub: Int) -> PolicySubject { subject(#"{"sub": "\#(SampleUUID.text(sub))"}"#) }
 
     /// Returns one result for each row, in the order of keys: true if a query of the table shows the row to the
-    /// claimant.
-    func shown(_ table: String, to claimant: PolicySubject) throws -> [Bool?] {
+    /// subject.
+    func shown(_ table: String, to subject: PolicySubject) throws -> [Bool?] {
         let connection = try database.cluster.connect(database: database.name)
         let all = try connection.query("SELECT id FROM public.\(table) ORDER BY id").values.map { $0[0] ?? "" }
         return all.map { id in
             do {
                 _ = try connection.query("BEGIN")
                 defer { _ = try? connection.query("ROLLBACK") }
-                _ = try connection.query("SELECT set_config('request.jwt.claims', $1, true)", [claimant.claims])
-                _ = try connection.query("SELECT set_config('role', $1, true)", [claimant.role])
+                _ = try connection.query("SELECT set_config('request.jwt.claims', $1, true)", [subject.claims])
+                _ = try connection.query("SELECT set_config('role', $1, true)", [subject.role])
                 return try !connection.query("SELECT 1 FROM public.\(table) WHERE id = $1", [id]).isEmpty
             } catch {
                 return nil
@@ -136,25 +136,25 @@ final class JudgingStage {
 }
 
 extension PolicyEvaluator {
-    /// Asks, waits, and returns the answers for each row and claimant.
+    /// Asks, waits, and returns the answers for each row and subject.
     func answers(
-        _ policy: JudgedPolicy, _ rows: [[String?]], _ claimants: [PolicySubject], seeing xid: UInt32? = nil
+        _ policy: JudgedPolicy, _ rows: [[String?]], _ subjects: [PolicySubject], seeing xid: UInt32? = nil
     ) -> [[Bool?]] {
         let found = Awaited<[PolicyAnswers]>()
-        ask([PolicyQuestion(policy, rows: rows, claimants: claimants)], seeing: xid) { found.set($0) }
+        ask([PolicyQuestion(policy, rows: rows, subjects: subjects)], seeing: xid) { found.set($0) }
         guard let answers = found.wait()?.first else { return [] }
-        return rows.indices.map { row in claimants.indices.map { answers[row, $0] } }
+        return rows.indices.map { row in subjects.indices.map { answers[row, $0] } }
     }
 
-    func value(_ terms: [AskedTerm], _ claimant: PolicySubject) -> [AskedTerm: AskedAnswer]? {
+    func value(_ terms: [AskedTerm], _ subject: PolicySubject) -> [AskedTerm: AskedAnswer]? {
         let found = Awaited<[AskedTerm: AskedAnswer]?>()
-        evaluate(terms, as: claimant) { found.set($0) }
+        evaluate(terms, as: subject) { found.set($0) }
         return found.wait() ?? nil
     }
 
     func fills(_ asked: [(Membership, PolicySubject)], seeing xid: UInt32? = nil) -> [MembershipFill] {
         let found = Awaited<[MembershipFill]>()
-        fill(asked.map { (membership: $0.0, claimant: $0.1) }, seeing: xid) { found.set($0) }
+        fill(asked.map { (membership: $0.0, subject: $0.1) }, seeing: xid) { found.set($0) }
         return found.wait() ?? []
     }
 }

@@ -41,7 +41,7 @@ import Testing
     @Test func `holders get the keys that they may read`() throws {
         let stage = try JudgingStage(Self.members)
         let judge = try stage.judge()
-        let (one, broken, none) = (stage.claimant(sub: 1), stage.claimant("broken"), stage.claimant(sub: 99))
+        let (one, broken, none) = (stage.subject(sub: 1), stage.subject("broken"), stage.subject(sub: 99))
         let refused = judge.fills([(membership(), one)])
         guard case .failed(let state) = refused.first else { throw Unexpected() }
         #expect(state == SQLState.insufficientPrivilege)
@@ -67,26 +67,26 @@ import Testing
         let stage = try JudgingStage(on: cluster, Self.members)
         try stage.run("GRANT SELECT ON members TO READER")
         let judge = try stage.judge()
-        let claimant = stage.claimant(sub: 1)
-        #expect(keys(judge.fills([(membership(), claimant)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
+        let subject = stage.subject(sub: 1)
+        #expect(keys(judge.fills([(membership(), subject)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])
         let writer = try stage.database.value("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
         let pid = try #require(writer.flatMap { pid_t($0) })
         kill(pid, SIGSTOP)
         defer { kill(pid, SIGCONT) }
         try stage.run("BEGIN; SET LOCAL synchronous_commit = off; DELETE FROM members WHERE room IS NULL; COMMIT")
-        let fill = try #require(judge.fills([(membership(), claimant)]).first)
+        let fill = try #require(judge.fills([(membership(), subject)]).first)
         #expect("\(fill)" == "unavailable")
         kill(pid, SIGCONT)
-        #expect(eventually { keys(judge.fills([(membership(), claimant)]).first) == ["0": 2, "1": 2, "2": 2] })
+        #expect(eventually { keys(judge.fills([(membership(), subject)]).first) == ["0": 2, "1": 2, "2": 2] })
     }
 
-    /// Checks which errors count against the claimant, who then sees nothing until the catalog changes.
+    /// Checks which errors count against the subject, who then sees nothing until the catalog changes.
     @Test(arguments: [
         ("22012", "failed"), ("P0001", "failed"), ("42501", "failed"), ("42P01", "unreadable"),
         ("40001", "unavailable"),
         ("55P03", "unavailable"), ("XX000", "unavailable"), ("XX001", "unavailable"),
     ])
-    func `an error is the claimant's only if it would come again`(state: String, expected: String) throws {
+    func `an error is the subject's only if it would come again`(state: String, expected: String) throws {
         let stage = try JudgingStage(
             Self.members + """
                 CREATE FUNCTION fails() RETURNS boolean LANGUAGE plpgsql STABLE
@@ -95,7 +95,7 @@ import Testing
                 ALTER TABLE members ENABLE ROW LEVEL SECURITY;
                 CREATE POLICY p ON members USING (fails());
                 """)
-        let fill = try #require(try stage.judge().fills([(membership(), stage.claimant(sub: 1))]).first)
+        let fill = try #require(try stage.judge().fills([(membership(), stage.subject(sub: 1))]).first)
         #expect("\(fill)".hasPrefix(expected), "\(fill)")
     }
 
@@ -103,10 +103,10 @@ import Testing
         let stage = try JudgingStage(
             Self.members + "ALTER TABLE members ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON members USING (false);")
         let membership = membership(.definer(10), table: try table(stage))
-        let one = stage.claimant(sub: 1)
+        let one = stage.subject(sub: 1)
         let judge = try stage.judge()
         let all: [String?: Int] = ["0": 2, "1": 2, "2": 2, nil: 1]
-        // Each step changes a right of the hub's login. A missing right is not attributed to the claimant.
+        // Each step changes a right of the hub's login. A missing right is not attributed to the subject.
         let steps = [
             "SELECT 1", "GRANT SELECT ON members TO HUB", "DROP POLICY p ON members",
             "CREATE POLICY own ON members USING (member = auth.uid())", "ALTER POLICY own ON members TO READER",
@@ -144,7 +144,7 @@ import Testing
             Self.members + "GRANT SELECT ON members TO HUB; ALTER TABLE members ENABLE ROW LEVEL SECURITY;")
         try stage.run("CREATE POLICY hub ON members TO HUB USING (true)")
         let membership = membership(.definer(10), table: try table(stage))
-        let (judge, one) = (try stage.judge(), stage.claimant(sub: 1))
+        let (judge, one) = (try stage.judge(), stage.subject(sub: 1))
         #expect(keys(judge.fills([(membership, one)]).first) != nil)
         let other = try stage.database.cluster.connect(database: stage.database.name)
         try other.execute("BEGIN; LOCK TABLE pg_catalog.pg_policy IN ACCESS EXCLUSIVE MODE")
@@ -166,22 +166,22 @@ import Testing
         ]
         let judge = try stage.judge()
         #expect(
-            judge.value(terms, stage.claimant("broken")) == [
+            judge.value(terms, stage.subject("broken")) == [
                 terms[0]: .failed, terms[1]: .value(Array("broken".utf8)), terms[2]: .value(nil),
                 terms[3]: .value(Array("true".utf8)),
             ])
         #expect(
-            judge.value(terms, stage.claimant("{}")) == [
+            judge.value(terms, stage.subject("{}")) == [
                 terms[0]: .value(nil), terms[1]: .value(Array("{}".utf8)), terms[2]: .value(nil), terms[3]: .failed,
             ])
         // Built-in functions may run as any role.
         let alone = try stage.judgeAlone(stage.logins.hub)
         #expect(eventually { alone.availability != .unknown })
-        #expect(alone.value([terms[1]], stage.claimant("x")) == [terms[1]: .value(Array("x".utf8))])
-        #expect(alone.value(terms, stage.claimant("x")) == nil)
+        #expect(alone.value([terms[1]], stage.subject("x")) == [terms[1]: .value(Array("x".utf8))])
+        #expect(alone.value(terms, stage.subject("x")) == nil)
         let role = AskedTerm(sql: "CURRENT_USER", type: text, isBuiltIn: true)
         for judge in [judge, alone] {
-            #expect(judge.value([role], stage.claimant("x")) == [role: .value(Array(stage.role.utf8))])
+            #expect(judge.value([role], stage.subject("x")) == [role: .value(Array(stage.role.utf8))])
         }
     }
 
@@ -201,11 +201,11 @@ import Testing
         let judge = try stage.judge()
         for (sql, text) in expected {
             let term = AskedTerm(sql: sql, type: moment, isBuiltIn: true)
-            let claimant = stage.claimant(#"{"exp": 1e9, "exp": 1e9, "a": 1.0}"#)
-            #expect(judge.value([term], claimant) == [term: .value(Array(text.utf8))])
+            let subject = stage.subject(#"{"exp": 1e9, "exp": 1e9, "a": 1.0}"#)
+            #expect(judge.value([term], subject) == [term: .value(Array(text.utf8))])
         }
         #expect(
-            judge.value([PolicyEvaluator.canonicalClaims], stage.claimant(#"{"b":1e2,  "b":1.0}"#))
+            judge.value([PolicyEvaluator.canonicalClaims], stage.subject(#"{"b":1e2,  "b":1.0}"#))
                 == [PolicyEvaluator.canonicalClaims: .value(Array(#"{"b": 1.0}"#.utf8))])
     }
 
@@ -219,12 +219,12 @@ import Testing
             UInt32(try writer.execute("SELECT pg_current_xact_id()::xid").first?.first.flatMap { $0 } ?? ""))
         let policy = try stage.judged(
             "id IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())", [("id", "integer")])
-        let claimants = [stage.claimant(sub: 42)]
-        #expect(judge.answers(policy, [["77"]], claimants) == [[false]])
+        let subjects = [stage.subject(sub: 42)]
+        #expect(judge.answers(policy, [["77"]], subjects) == [[false]])
         let answers = Awaited<[PolicyAnswers]>()
-        judge.ask([PolicyQuestion(policy, rows: [["77"]], claimants: claimants)], seeing: xid) { answers.set($0) }
+        judge.ask([PolicyQuestion(policy, rows: [["77"]], subjects: subjects)], seeing: xid) { answers.set($0) }
         let fills = Awaited<[MembershipFill]>()
-        judge.fill([(membership(), claimants[0])], seeing: xid) { fills.set($0) }
+        judge.fill([(membership(), subjects[0])], seeing: xid) { fills.set($0) }
         try writer.execute("SELECT pg_sleep(0.2)")
         try writer.execute("COMMIT")
         #expect(answers.wait()?.first?[0, 0] == .some(true))
@@ -235,16 +235,16 @@ import Testing
         try writer.execute("BEGIN")
         let open = try #require(
             UInt32(try writer.execute("SELECT pg_current_xact_id()::xid").first?.first.flatMap { $0 } ?? ""))
-        #expect(judge.answers(policy, [["77"]], claimants, seeing: open) == [[nil]])
+        #expect(judge.answers(policy, [["77"]], subjects, seeing: open) == [[nil]])
         try writer.execute("ROLLBACK")
-        #expect(judge.answers(policy, [["77"]], claimants, seeing: open) == [[true]])
+        #expect(judge.answers(policy, [["77"]], subjects, seeing: open) == [[true]])
     }
 
     @Test func `an operator is told what each expression is`() throws {
         let stage = try JudgingStage()
         let explanation = PolicyExplanation(
             row: try stage.row([("id", "bigint"), ("owner", "uuid")]), texts: ["7", SampleUUID.text(3)],
-            claimant: stage.claimant(sub: 3),
+            subject: stage.subject(sub: 3),
             expressions: [
                 "owner = auth.uid()", "id + 1", "1 / (id - 7)", "nothing", "NULL", "notes.id", "pg_sleep(60)",
             ])

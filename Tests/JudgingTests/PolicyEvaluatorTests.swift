@@ -20,13 +20,13 @@ import Testing
         ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
         """
 
-    private func compare(_ stage: JudgingStage, _ claimants: [PolicySubject]) throws {
+    private func compare(_ stage: JudgingStage, _ subjects: [PolicySubject]) throws {
         let judge = try stage.judge()
-        let answers = judge.answers(try stage.policy(of: "notes"), try stage.rows(of: "notes"), claimants)
+        let answers = judge.answers(try stage.policy(of: "notes"), try stage.rows(of: "notes"), subjects)
         var allowed = 0
-        for (index, claimant) in claimants.enumerated() {
-            let shown = try stage.shown("notes", to: claimant)
-            #expect(answers.map { $0[index] } == shown, "\(claimant.claims)")
+        for (index, subject) in subjects.enumerated() {
+            let shown = try stage.shown("notes", to: subject)
+            #expect(answers.map { $0[index] } == shown, "\(subject.claims)")
             allowed += shown.count { $0 == true }
         }
         #expect(allowed > 0)
@@ -38,7 +38,7 @@ import Testing
                 CREATE POLICY p ON notes FOR SELECT USING (
                     owner = auth.uid() OR room IN (SELECT room FROM members WHERE member = auth.uid()));
                 """)
-        try compare(stage, (0..<25).map { stage.claimant(sub: $0) })
+        try compare(stage, (0..<25).map { stage.subject(sub: $0) })
     }
 
     @Test(.icu) func `columns are compared as the table compares them`() throws {
@@ -51,7 +51,7 @@ import Testing
             ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
             CREATE POLICY p ON notes FOR SELECT USING (name = 'abc' AND plain <> 'x');
             """)
-        try compare(stage, [stage.claimant("{}")])
+        try compare(stage, [stage.subject("{}")])
     }
 
     @Test func `claims that are none deny their holder alone`() throws {
@@ -65,15 +65,15 @@ import Testing
             #"{"a": "\#(String(repeating: "x", count: 100_000))", "sub": "\#(SampleUUID.text(3))"}"#,
             #"{"quote": "'\"\\{},NULL$tidewire0$", "sub": "\#(SampleUUID.text(4))"}"#,
         ]
-        try compare(stage, poisoned.flatMap { [stage.claimant($0), stage.claimant(sub: 1)] })
+        try compare(stage, poisoned.flatMap { [stage.subject($0), stage.subject(sub: 1)] })
     }
 
     @Test func `a row that fails denies itself alone`() throws {
         let stage = try JudgingStage(
             Self.members + "CREATE POLICY p ON notes FOR SELECT USING (100 / (id - 7) > 0 AND owner = auth.uid())")
         let judge = try stage.judge()
-        let claimants = [stage.claimant(sub: 1), stage.claimant("broken"), stage.claimant(sub: 2)]
-        let answers = judge.answers(try stage.policy(of: "notes"), try stage.rows(of: "notes"), claimants)
+        let subjects = [stage.subject(sub: 1), stage.subject("broken"), stage.subject(sub: 2)]
+        let answers = judge.answers(try stage.policy(of: "notes"), try stage.rows(of: "notes"), subjects)
         for (row, answer) in answers.enumerated() where row != 6 {
             let id = row + 1
             #expect(answer[0] == (id > 7 && id % 5 == 1))
@@ -113,16 +113,16 @@ import Testing
         let rows: [[String?]] = [["a", "long", owner], ["a", "long", nil]]
         func given(_ rows: [[String?]], _ claims: PolicySubject) throws -> [(Bool?, failed: Bool)] {
             let found = Awaited<[PolicyAnswers]>()
-            judge.ask([PolicyQuestion(policy, rows: rows, claimants: [claims])], seeing: nil) { found.set($0) }
+            judge.ask([PolicyQuestion(policy, rows: rows, subjects: [claims])], seeing: nil) { found.set($0) }
             let answers = try #require(found.wait()?.first)
             return rows.indices.map { (answers[$0, 0], answers.hasFailed($0, 0)) }
         }
-        let before = try given(rows, stage.claimant(sub: 1))
+        let before = try given(rows, stage.subject(sub: 1))
         #expect(before.map(\.0) == [true, false] && !before.contains(where: \.failed))
-        #expect(try given(rows, stage.claimant("broken")).allSatisfy { $0.0 == nil && $0.failed })
+        #expect(try given(rows, stage.subject("broken")).allSatisfy { $0.0 == nil && $0.failed })
         try stage.run(change)
         for rows in [rows, [rows[0]]] {
-            let after = try given(rows, stage.claimant(sub: 1))
+            let after = try given(rows, stage.subject(sub: 1))
             #expect(after.allSatisfy { $0.0 == nil && !$0.failed })
         }
     }
@@ -165,7 +165,7 @@ import Testing
             known.columns.map { ["owner": SampleUUID.text(1), "kind": kind, "id": String(index)][$0.name] ?? "9" }
         }
         let policy = JudgedPolicy(role: stage.role, row: known, table: 1, sql: sql, version: 1)
-        return judge.answers(policy, rows, [stage.claimant(sub: 2)])
+        return judge.answers(policy, rows, [stage.subject(sub: 2)])
     }
 
     /// Checks a session that PostgreSQL keeps from before a change. It must give the right answers after the change is
@@ -258,10 +258,10 @@ import Testing
         let judge = try stage.judge()
         let one = AskedTerm(sql: "1", type: TypeFacts(oid: 23, name: "integer"), isBuiltIn: true)
         let (passing, lasting, inner) = (try term("53200"), try term("P0001"), try term("XX000"))
-        #expect(judge.value([one, passing], stage.claimant("{}")) == nil)
-        #expect(judge.value([inner, one], stage.claimant("{}")) == nil)
-        #expect(judge.value([lasting, one, passing], stage.claimant("{}")) == nil)
-        #expect(judge.value([one, lasting], stage.claimant("{}")) == [one: .value([49]), lasting: .failed])
+        #expect(judge.value([one, passing], stage.subject("{}")) == nil)
+        #expect(judge.value([inner, one], stage.subject("{}")) == nil)
+        #expect(judge.value([lasting, one, passing], stage.subject("{}")) == nil)
+        #expect(judge.value([one, lasting], stage.subject("{}")) == [one: .value([49]), lasting: .failed])
     }
 
     @Test func `many rows do not make claims that fail any better`() throws {
@@ -269,12 +269,12 @@ import Testing
         let judge = try stage.judge()
         let policy = try stage.judged("id > 20 OR 1 / (20 - id) > 0 OR auth.uid() IS NULL")
         let rows = (1...40).map { ["\($0)"] as [String?] }
-        let answers = judge.answers(policy, rows, [stage.claimant(sub: 1), stage.claimant("broken")])
+        let answers = judge.answers(policy, rows, [stage.subject(sub: 1), stage.subject("broken")])
         #expect(answers.map { $0[0] } == (1...40).map { $0 == 20 ? nil : $0 == 19 || $0 > 20 })
         // The result does not depend on which arm PostgreSQL evaluates first.
         #expect(answers.allSatisfy { $0[1] != false })
         let always = try stage.judged("auth.uid() IS NOT NULL AND id > 0")
-        #expect(judge.answers(always, rows, [stage.claimant("broken")]) == rows.map { _ in [nil] })
+        #expect(judge.answers(always, rows, [stage.subject("broken")]) == rows.map { _ in [nil] })
     }
 
     @Test func `values of all kinds arrive as they are`() throws {
@@ -302,7 +302,7 @@ import Testing
                     AND "Größe" = 0 AND current_setting('request.jwt.claims') = 'two')
                 OR (tags IS NULL AND j = 'null' AND c IS NULL AND current_setting('request.jwt.claims') = 'three'));
             """)
-        try compare(stage, ["one", "two", "three", "four"].map { stage.claimant($0) })
+        try compare(stage, ["one", "two", "three", "four"].map { stage.subject($0) })
     }
 
     @Test func `missing privileges, recursion and policies that are no SQL let nobody read`() throws {
@@ -323,13 +323,13 @@ import Testing
             "no_such_column = 1", "1", "true); DROP TABLE public.hidden; --", "NULL", "false",
         ]
         for policy in policies {
-            #expect(judge.answers(try stage.judged(policy), [["1"]], [stage.claimant("{}")]) != [[true]], "\(policy)")
+            #expect(judge.answers(try stage.judged(policy), [["1"]], [stage.subject("{}")]) != [[true]], "\(policy)")
         }
-        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[true]])
-        #expect(judge.answers(try stage.judged("true", []), [[], []], [stage.claimant("{}")]) == [[true], [true]])
+        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.subject("{}")]) == [[true]])
+        #expect(judge.answers(try stage.judged("true", []), [[], []], [stage.subject("{}")]) == [[true], [true]])
     }
 
-    @Test func `what a policy's function sets for one claimant is gone for the next`() throws {
+    @Test func `what a policy's function sets for one subject is gone for the next`() throws {
         let stage = try JudgingStage(
             """
             CREATE FUNCTION remember() RETURNS text LANGUAGE plpgsql AS $$
@@ -346,15 +346,15 @@ import Testing
         let judge = try stage.judge()
         let policy = try stage.judged(
             "public.remember() = label AND current_setting('request.jwt.claims') = label", [("label", "text")])
-        let claimants = ["a", "b", "c"].map { stage.claimant($0) }
+        let subjects = ["a", "b", "c"].map { stage.subject($0) }
         for _ in 0..<2 {
             #expect(
-                judge.answers(policy, [["a"], ["b"], ["c"]], claimants) == [
+                judge.answers(policy, [["a"], ["b"], ["c"]], subjects) == [
                     [true, false, false], [false, true, false], [false, false, true],
                 ])
         }
         let left = try stage.judged("coalesce(current_setting('app.lasting', true), '') <> ''")
-        #expect(judge.answers(left, [["1"]], claimants) == [[false, false, false]])
+        #expect(judge.answers(left, [["1"]], subjects) == [[false, false, false]])
     }
 
     @Test func `a policy that hangs holds up no other, and is left alone for a while`() throws {
@@ -362,42 +362,42 @@ import Testing
         let judge = try stage.judge()
         let hanging = try stage.judged("pg_sleep(60) IS NOT NULL")
         let found = Awaited<[PolicyAnswers]>()
-        judge.ask([PolicyQuestion(hanging, rows: [["1"]], claimants: [stage.claimant("{}")])], seeing: nil) {
+        judge.ask([PolicyQuestion(hanging, rows: [["1"]], subjects: [stage.subject("{}")])], seeing: nil) {
             found.set($0)
         }
         for number in 0..<20 {
             let policy = try stage.judged("id > \(number)")
-            #expect(judge.answers(policy, [["10"]], [stage.claimant("{}")]) == [[number < 10]])
+            #expect(judge.answers(policy, [["10"]], [stage.subject("{}")]) == [[number < 10]])
         }
         #expect(found.wait()?.first?[0, 0] == .some(nil))
-        #expect(judge.answers(hanging, [["1"]], [stage.claimant("{}")]) == [[nil]])
+        #expect(judge.answers(hanging, [["1"]], [stage.subject("{}")]) == [[nil]])
     }
 
     @Test func `a slow policy is asked in smaller parts`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
         let slow = try stage.judged("pg_sleep(0.01) IS NOT NULL")
-        let claimants = (0..<200).map { stage.claimant(sub: $0) }
-        #expect(judge.answers(slow, [["1"]], claimants) == [Array(repeating: true, count: 200)])
+        let subjects = (0..<200).map { stage.subject(sub: $0) }
+        #expect(judge.answers(slow, [["1"]], subjects) == [Array(repeating: true, count: 200)])
     }
 
     @Test func `a lost connection is made again`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
         let policy = try stage.judged("id = 1")
-        let claimants = [stage.claimant("{}")]
-        #expect(judge.answers(policy, [["1"], ["2"]], claimants) == [[true], [false]])
+        let subjects = [stage.subject("{}")]
+        #expect(judge.answers(policy, [["1"], ["2"]], subjects) == [[true], [false]])
         for _ in 0..<3 {
             try stage.run(
                 """
                 SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
                 WHERE application_name = 'tidewire policies' AND datname = current_database()
                 """)
-            #expect(judge.answers(policy, [["1"], ["2"]], claimants) == [[true], [false]])
+            #expect(judge.answers(policy, [["1"], ["2"]], subjects) == [[true], [false]])
         }
         let suicidal = try stage.judged("pg_terminate_backend(pg_backend_pid())")
-        #expect(judge.answers(suicidal, [["1"]], claimants) == [[nil]])
-        #expect(eventually { judge.answers(policy, [["1"]], claimants) == [[true]] })
+        #expect(judge.answers(suicidal, [["1"]], subjects) == [[nil]])
+        #expect(eventually { judge.answers(policy, [["1"]], subjects) == [[true]] })
     }
 
     @Test func `rows wait for a database that is away for a moment, and nothing else does`() throws {
@@ -406,13 +406,13 @@ import Testing
         let stage = try JudgingStage(on: cluster)
         let judge = try stage.judge()
         let policy = try stage.judged("id = 1")
-        let claimants = [stage.claimant("{}")]
-        #expect(judge.answers(policy, [["1"]], claimants) == [[true]])
+        let subjects = [stage.subject("{}")]
+        #expect(judge.answers(policy, [["1"]], subjects) == [[true]])
         cluster.stop()
         let term = AskedTerm(sql: "1", type: TypeFacts(oid: 23, name: "integer"), isBuiltIn: true)
         let answers = Awaited<[PolicyAnswers]>()
-        judge.ask([PolicyQuestion(policy, rows: [["1"]], claimants: claimants)], seeing: nil) { answers.set($0) }
-        #expect(judge.value([term], claimants[0]) == nil)
+        judge.ask([PolicyQuestion(policy, rows: [["1"]], subjects: subjects)], seeing: nil) { answers.set($0) }
+        #expect(judge.value([term], subjects[0]) == nil)
         try cluster.start()
         #expect(answers.wait()?.first?[0, 0] == true)
     }
@@ -425,26 +425,26 @@ import Testing
         let found = (0..<10).map { _ in Awaited<[PolicyAnswers]>() }
         for result in found {
             let hanging = try stage.judged("pg_sleep(60) IS NULL")
-            judge.ask([PolicyQuestion(hanging, rows: [["1"]], claimants: [stage.claimant("{}")])], seeing: nil) {
+            judge.ask([PolicyQuestion(hanging, rows: [["1"]], subjects: [stage.subject("{}")])], seeing: nil) {
                 result.set($0)
             }
         }
         judge.stop()
         for result in found { #expect(result.wait()?.first?[0, 0] == .some(nil)) }
-        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.claimant("{}")]) == [[nil]])
+        #expect(judge.answers(try stage.judged("true"), [["1"]], [stage.subject("{}")]) == [[nil]])
     }
 
     @Test func `questions of many at once all get their own answers`() throws {
         let stage = try JudgingStage()
         let judge = try stage.judge()
         let policy = try stage.judged("id % 7 = length(current_setting('request.jwt.claims'))")
-        let claimants = (0..<7).map { stage.claimant(String(repeating: "x", count: $0)) }
+        let subjects = (0..<7).map { stage.subject(String(repeating: "x", count: $0)) }
         let results = (0..<500).map { _ in Awaited<[PolicyAnswers]>() }
         for number in 0..<500 {
-            let group = number % 3 == 0 ? claimants : Array(claimants.prefix(1 + number % 7))
+            let group = number % 3 == 0 ? subjects : Array(subjects.prefix(1 + number % 7))
             let questions = [
-                PolicyQuestion(policy, rows: [["\(number)"], ["\(number + 1)"]], claimants: group),
-                PolicyQuestion(policy, rows: [["3"], [nil]], claimants: group.reversed()),
+                PolicyQuestion(policy, rows: [["\(number)"], ["\(number + 1)"]], subjects: group),
+                PolicyQuestion(policy, rows: [["3"], [nil]], subjects: group.reversed()),
             ]
             judge.ask(questions, seeing: nil) { results[number].set($0) }
         }
@@ -464,7 +464,7 @@ import Testing
         let stage = try JudgingStage()
         let judge = try stage.judge()
         let policy = try stage.judged("true", [("body", "text")])
-        let claimants = [stage.claimant("{}\0"), stage.claimant("{}")]
-        #expect(judge.answers(policy, [["a\0b"], ["ab"]], claimants) == [[nil, nil], [nil, true]])
+        let subjects = [stage.subject("{}\0"), stage.subject("{}")]
+        #expect(judge.answers(policy, [["a\0b"], ["ab"]], subjects) == [[nil, nil], [nil, true]])
     }
 }

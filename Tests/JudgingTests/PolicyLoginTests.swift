@@ -23,11 +23,11 @@ import Testing
 
     @Test func `a login that is more than the client roles runs no policy`() throws {
         let stage = try JudgingStage()
-        let claimants = [stage.claimant("{}")]
+        let subjects = [stage.subject("{}")]
         let yes = try stage.judged("true")
         let alone = try stage.judgeAlone(stage.database.target)
         #expect(reason(alone)?.contains("superuser") == true)
-        #expect(alone.answers(yes, [["1"]], claimants) == [[nil]])
+        #expect(alone.answers(yes, [["1"]], subjects) == [[nil]])
         let login = stage.login
         let other = "other_" + stage.database.name
         let cases = [
@@ -45,12 +45,12 @@ import Testing
             try stage.run(change)
             let judge = try stage.judge()
             #expect(reason(judge)?.contains(expected) == true, "\(change): \(judge.availability)")
-            #expect(judge.answers(yes, [["1"]], claimants) == [[nil]], "\(change)")
+            #expect(judge.answers(yes, [["1"]], subjects) == [[nil]], "\(change)")
             try stage.run(undo)
         }
         let judge = try stage.judge()
         #expect(availability(judge) == .available)
-        #expect(judge.answers(yes, [["1"]], claimants) == [[true]])
+        #expect(judge.answers(yes, [["1"]], subjects) == [[true]])
     }
 
     @Test func `the role of sql for policies is fit, and the hub's own is not`() throws {
@@ -70,8 +70,8 @@ import Testing
             role: "authenticated", row: JudgedRow(relation: "bare", schema: "public", columns: []), table: 1,
             sql: "auth.uid() IS NOT NULL", version: 1)
         let claims = ["{}", #"{"sub": "\#(SampleUUID.text(1))"}"#]
-        let claimants = claims.map { PolicySubject(role: "authenticated", claims: $0, identity: 0) }
-        #expect(judge.answers(policy, [[]], claimants) == [[false, true]])
+        let subjects = claims.map { PolicySubject(role: "authenticated", claims: $0, identity: 0) }
+        #expect(judge.answers(policy, [[]], subjects) == [[false, true]])
     }
 
     @Test func `a policy's function becomes nothing and leaves nothing behind`() throws {
@@ -90,7 +90,7 @@ import Testing
                 SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = current_user AND (rolsuper OR rolbypassrls)) $$;
             """)
         let judge = try stage.judge()
-        let claimants = [stage.claimant("{}")]
+        let subjects = [stage.subject("{}")]
         let policy = try stage.judged("public.attempt(what)", [("what", "text")])
         let refused = [
             "SELECT set_config('role', 'postgres', true)", "SET ROLE postgres", "SET SESSION AUTHORIZATION postgres",
@@ -106,22 +106,22 @@ import Testing
             "RESET ROLE; SELECT pg_create_logical_replication_slot('\(stage.login)', 'test_decoding')",
         ]
         for attempt in refused {
-            #expect(judge.answers(policy, [[attempt]], claimants) == [[nil]], "\(attempt)")
+            #expect(judge.answers(policy, [[attempt]], subjects) == [[nil]], "\(attempt)")
         }
         // Allowed statements have no effect after the answer.
         for attempt in [
             "RESET ROLE", "LISTEN x; NOTIFY x", "SET search_path = public", "SET row_security = off",
             "SET statement_timeout = 0",
         ] {
-            #expect(judge.answers(policy, [[attempt]], claimants) == [[true]], "\(attempt)")
+            #expect(judge.answers(policy, [[attempt]], subjects) == [[true]], "\(attempt)")
         }
         let after = try stage.judged(
             "NOT public.is_more() AND current_user = '\(stage.role)' AND current_setting('row_security') = 'on' AND "
                 + "current_setting('statement_timeout') <> '0' AND current_setting('transaction_read_only') = 'on'")
-        #expect(judge.answers(after, [["1"]], claimants) == [[true]])
+        #expect(judge.answers(after, [["1"]], subjects) == [[true]])
         #expect(try stage.database.value("SELECT count(*) FROM trail") == "0")
         let lock = try stage.judged("pg_advisory_lock(4711) IS NOT NULL")
-        #expect(judge.answers(lock, [["1"]], claimants) == [[true]])
+        #expect(judge.answers(lock, [["1"]], subjects) == [[true]])
         #expect(try stage.database.value("SELECT pg_try_advisory_lock(4711)") == "t")
     }
 
@@ -133,7 +133,7 @@ import Testing
         ] {
             let policy = JudgedPolicy(
                 role: role, row: try stage.row([]), table: 1, sql: "true", version: 1)
-            let answers = judge.answers(policy, [[]], [stage.claimant("{}", role: role)])
+            let answers = judge.answers(policy, [[]], [stage.subject("{}", role: role)])
             #expect(answers == [[nil]], "\(role)")
         }
     }
@@ -151,24 +151,24 @@ import Testing
         let policy = try stage.judged(
             "100 / (room - 3) > -1000 AND room IN (SELECT m.room FROM public.members m WHERE m.member = auth.uid())",
             [("room", "integer")])
-        let claimants = (0..<25).map { $0 == 13 ? stage.claimant("broken") : stage.claimant(sub: $0) }
+        let subjects = (0..<25).map { $0 == 13 ? stage.subject("broken") : stage.subject(sub: $0) }
         let rooms = (0..<30).map { ["\($0)"] as [String?] }
-        let answers = judge.answers(policy, rooms, claimants)
+        let answers = judge.answers(policy, rooms, subjects)
         for room in rooms.indices where room != 3 {
-            for holder in claimants.indices where holder != 13 {
+            for holder in subjects.indices where holder != 13 {
                 #expect(answers[room][holder] == (room == holder && room > 0 && room <= 20), "\(room) \(holder)")
             }
             #expect(answers[room][13] != true)
         }
         #expect(answers[3].allSatisfy { $0 != true })
         let hanging = try stage.judged("pg_sleep(60) IS NULL")
-        #expect(judge.answers(hanging, [["1"]], [stage.claimant("{}")]) == [[nil]])
+        #expect(judge.answers(hanging, [["1"]], [stage.subject("{}")]) == [[nil]])
         let term = AskedTerm(sql: "auth.uid()", type: TypeFacts(oid: 2950, name: "uuid"), isBuiltIn: false)
-        #expect(judge.value([term], stage.claimant(sub: 3)) == [term: .value(Array(SampleUUID.text(3).utf8))])
+        #expect(judge.value([term], stage.subject(sub: 3)) == [term: .value(Array(SampleUUID.text(3).utf8))])
         let membership = Membership(
             table: 0, keySlot: 0, condition: .undecided, reader: .caller,
             fillSQL: "SELECT m.room FROM public.members m WHERE m.member = auth.uid()")
-        let fills = judge.fills([(membership, stage.claimant(sub: 3)), (membership, stage.claimant("broken"))])
+        let fills = judge.fills([(membership, stage.subject(sub: 3)), (membership, stage.subject("broken"))])
         #expect(fills.map(keys) == [["3": 1], nil])
     }
 
@@ -183,17 +183,17 @@ import Testing
             CREATE FUNCTION other.lower(text) RETURNS text LANGUAGE sql AS 'SELECT ''stolen''::text';
             CREATE FUNCTION public.ask() RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN which(); END';
             """)
-        let claimants = [stage.claimant("{}")]
+        let subjects = [stage.subject("{}")]
         let policy = try stage.judged(
             "public.ask() = label AND lower('A') = 'a'"
                 + " AND '2024-07-01 00:00:00+00'::timestamp with time zone::text = '2024-07-01 02:00:00+02'",
             [("label", "text")])
         try stage.run("ALTER DATABASE \(stage.database.name) SET search_path = app")
         try stage.run("ALTER DATABASE \(stage.database.name) SET timezone = 'Europe/Berlin'")
-        #expect(try stage.judge().answers(policy, [["app"], ["other"]], claimants) == [[true], [false]])
+        #expect(try stage.judge().answers(policy, [["app"], ["other"]], subjects) == [[true], [false]])
         try stage.run(
             "ALTER ROLE READER IN DATABASE \(stage.database.name) SET search_path = other, \"$user\", pg_catalog")
-        #expect(try stage.judge().answers(policy, [["app"], ["other"]], claimants) == [[false], [true]])
+        #expect(try stage.judge().answers(policy, [["app"], ["other"]], subjects) == [[false], [true]])
     }
 
     private func keys(_ fill: MembershipFill) -> [String?: Int]? {

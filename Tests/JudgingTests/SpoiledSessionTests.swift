@@ -7,7 +7,7 @@ import Testing
 /// Tests of the functions that policies call. Their authors can run code in the session that evaluates policies.
 /// Effects that outlast the transaction must not change answers about other policies.
 @Suite(.within(minutes: 10)) struct SpoiledSessionTests {
-    /// SQL of a function that replaces every prepared statement by one that shows the first rows to the first claimant.
+    /// SQL of a function that replaces every prepared statement by one that shows the first rows to the first subject.
     private static let thief = """
         CREATE FUNCTION thief() RETURNS boolean LANGUAGE plpgsql AS $$
         DECLARE name text;
@@ -26,8 +26,8 @@ import Testing
         """
 
     /// Asks more often than there are connections, so that each connection is used.
-    private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ claimant: PolicySubject) -> [Bool?] {
-        (0..<6).map { _ in judge.answers(policy, [["1"]], [claimant]).first?.first ?? nil }
+    private func ask(_ judge: PolicyEvaluator, _ policy: JudgedPolicy, _ subject: PolicySubject) -> [Bool?] {
+        (0..<6).map { _ in judge.answers(policy, [["1"]], [subject]).first?.first ?? nil }
     }
 
     @Test(arguments: ["thief()", "destroyer()"])
@@ -36,12 +36,12 @@ import Testing
         let judge = try stage.judge()
         let closed = try stage.judged("id < 0")
         let open = try stage.judged("id > 0")
-        let claimant = stage.claimant(sub: 1)
-        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
-        let spoiling = ask(judge, try stage.judged("id > 0 AND \(function)"), claimant)
+        let subject = stage.subject(sub: 1)
+        #expect(ask(judge, closed, subject).allSatisfy { $0 == false })
+        let spoiling = ask(judge, try stage.judged("id > 0 AND \(function)"), subject)
         #expect(spoiling.allSatisfy { $0 == nil }, "what it says of its own rows does not count either")
-        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
-        #expect(ask(judge, open, claimant).allSatisfy { $0 == true })
+        #expect(ask(judge, closed, subject).allSatisfy { $0 == false })
+        #expect(ask(judge, open, subject).allSatisfy { $0 == true })
     }
 
     @Test func `nor where no function can be made`() throws {
@@ -49,9 +49,9 @@ import Testing
         try stage.run("REVOKE TEMPORARY ON DATABASE \(stage.database.name) FROM PUBLIC")
         let judge = try stage.judge()
         let closed = try stage.judged("id < 0")
-        let claimant = stage.claimant(sub: 1)
-        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
-        _ = ask(judge, try stage.judged("id > 0 AND thief()"), claimant)
-        #expect(ask(judge, closed, claimant).allSatisfy { $0 == false })
+        let subject = stage.subject(sub: 1)
+        #expect(ask(judge, closed, subject).allSatisfy { $0 == false })
+        _ = ask(judge, try stage.judged("id > 0 AND thief()"), subject)
+        #expect(ask(judge, closed, subject).allSatisfy { $0 == false })
     }
 }

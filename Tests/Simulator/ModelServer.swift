@@ -89,11 +89,11 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
                     guard !isLost else { return answers }
                     guard self.canMake(question.policy.row) else {
                         for row in question.rows.indices {
-                            for claimant in question.claimants.indices { answers.fail(row, claimant) }
+                            for subject in question.subjects.indices { answers.fail(row, subject) }
                         }
                         return answers
                     }
-                    let persons = question.claimants.map { self.person($0) }
+                    let persons = question.subjects.map { self.person($0) }
                     for (row, texts) in question.rows.enumerated() {
                         let judged = Self.judged(question.policy.row, texts)
                         for (place, person) in persons.enumerated() {
@@ -125,23 +125,23 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
     private var persons: [String: String] = [:]
 
     /// Returns the person that the claims name.
-    private func person(_ claimant: PolicySubject) -> String? {
-        if let known = persons[claimant.claims] { return known }
-        let claims = try? JSONSerialization.jsonObject(with: Data(claimant.claims.utf8)) as? [String: Any]
+    private func person(_ subject: PolicySubject) -> String? {
+        if let known = persons[subject.claims] { return known }
+        let claims = try? JSONSerialization.jsonObject(with: Data(subject.claims.utf8)) as? [String: Any]
         let person = claims?["sub"] as? String
-        persons[claimant.claims] = person
+        persons[subject.claims] = person
         return person
     }
 
     func evaluate(
-        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
+        _ terms: [AskedTerm], as subject: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         preconditionFailure("the model's policies ask nothing of claims: \(terms.map(\.sql))")
     }
 
     /// Provides the members' keys from a snapshot that the server takes a moment later.
     func fill(
-        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, subject: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
     ) {
         let world = world
@@ -150,8 +150,8 @@ final class ModelPolicyEvaluator: PolicyEvaluating, @unchecked Sendable {
             let snapshot = world.database.snapshot(at: world.time.monotonicNanoseconds())
             let members = snapshot.last?.members ?? [:]
             let position = world.database.walEnd
-            let fills = memberships.map { _, claimant -> MembershipFill in
-                guard !isLost, let visible = VisibleTransactions(snapshot.text), let person = self.person(claimant)
+            let fills = memberships.map { _, subject -> MembershipFill in
+                guard !isLost, let visible = VisibleTransactions(snapshot.text), let person = self.person(subject)
                 else { return .unavailable }
                 let keys = members[person, default: [:]].sorted { $0.key < $1.key }.filter { $0.value > 0 }
                 return .filled(

@@ -83,7 +83,7 @@ extension Explainer {
 
     struct Held {
         var policy: PolicyBinding
-        var claimant: PolicySubject
+        var subject: PolicySubject
         var whole: Residual
         /// Parts in the order of the policy's parts.
         var parts: [[HeldPart]]
@@ -101,7 +101,7 @@ extension Explainer {
 
     private func hold(_ policy: PolicyBinding, _ question: Question) throws(ExplainFailure) -> Held {
         let holder = question.holder
-        let claimant = PolicySubject(role: holder.role, claims: holder.claims, identity: 0)
+        let subject = PolicySubject(role: holder.role, claims: holder.claims, identity: 0)
         let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
         var answers: [AskedTerm: AskedAnswer] = [:]
         // The first answers may show that more has to be asked.
@@ -112,7 +112,7 @@ extension Explainer {
             }
             needs.subtract(answers.keys)
             if needs.isEmpty { break }
-            guard let found = evaluate(needs, claimant) else { break }
+            guard let found = evaluate(needs, subject) else { break }
             answers.merge(found) { _, newest in newest }
         }
         let left = { (term: Term) in
@@ -123,7 +123,7 @@ extension Explainer {
             }
         }
         var held = Held(
-            policy: policy, claimant: claimant, whole: left(policy.rowPolicy.term),
+            policy: policy, subject: subject, whole: left(policy.rowPolicy.term),
             parts: parts.map { $0.map { HeldPart(part: $0, residual: left($0.term)) } })
         fill(&held, question.change)
         return held
@@ -135,19 +135,19 @@ extension Explainer {
         RowPolicy(term).residual(claims: Array(holder.claims.utf8), role: Array(holder.role.utf8), answers: answers)
     }
 
-    private func evaluate(_ terms: Set<AskedTerm>, _ claimant: PolicySubject) -> [AskedTerm: AskedAnswer]? {
+    private func evaluate(_ terms: Set<AskedTerm>, _ subject: PolicySubject) -> [AskedTerm: AskedAnswer]? {
         guard let judge else { return nil }
-        return Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: claimant, then: $0) } ?? nil
+        return Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: subject, then: $0) } ?? nil
     }
 
     private func fill(_ held: inout Held, _ change: RecordedChange) {
         let residuals = [held.whole] + held.parts.joined().map(\.residual)
         let wanted = Array(Set(residuals.flatMap(\.memberships)))
         guard !wanted.isEmpty else { return }
-        let claimant = held.claimant
+        let subject = held.subject
         guard let judge else { return fillFromLog(&held, wanted, change) }
         let fills = Awaiting.answer(within: Self.patience) { then in
-            judge.fill(wanted.map { ($0.membership, claimant) }, seeing: nil, then: then)
+            judge.fill(wanted.map { ($0.membership, subject) }, seeing: nil, then: then)
         }
         if let fills, let keys = keys(of: wanted, as: fills, at: change) {
             held.membershipsAreOf = keys.time
@@ -155,7 +155,7 @@ extension Explainer {
             return
         }
         for (index, membership) in wanted.enumerated() {
-            held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, claimant)
+            held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, subject)
         }
     }
 
@@ -248,7 +248,7 @@ extension Explainer {
 
     /// Returns the keys that PostgreSQL's answer gives.
     private func keys(
-        _ held: HeldMembership, _ fill: MembershipFill, _ claimant: PolicySubject
+        _ held: HeldMembership, _ fill: MembershipFill, _ subject: PolicySubject
     ) -> (keys: MembershipKeys, trouble: String?) {
         guard snapshot?.related(held.membership.table) != nil else { return (Held.unknown, "its table is not known") }
         switch fill {
@@ -369,7 +369,7 @@ extension Explainer {
         }
         let explanation = PolicyExplanation(
             row: held.policy.row, texts: columns.map { row.text($0.slot) },
-            claimant: held.claimant, expressions: expressions)
+            subject: held.subject, expressions: expressions)
         guard let judge else {
             withoutPostgres = nobodyToAsk
             return nil

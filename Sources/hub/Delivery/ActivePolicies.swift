@@ -14,7 +14,7 @@ struct PolicyEntry {
     let table: CatalogTable
     /// Columns of the row that the hub sends to PostgreSQL when PostgreSQL must decide: all columns of the table.
     let columns: [RowTexts.Wanted]
-    let claimant: PolicySubject
+    let subject: PolicySubject
     /// Number of the change that `past` belongs to.
     fileprivate var change: UInt64 = 0
     fileprivate var past = Past.hidden
@@ -28,7 +28,7 @@ struct PolicyEntry {
 
     var judged: JudgedPolicy { policy.judged }
 
-    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ claimant: PolicySubject) {
+    init(_ predicate: Predicate, _ policy: PolicyBinding, of table: CatalogTable, _ subject: PolicySubject) {
         self.predicate = predicate
         self.policy = policy
         self.table = table
@@ -36,7 +36,7 @@ struct PolicyEntry {
         columns = policy.row.columns.map {
             RowTexts.Wanted(table.columns[$0.slot], isNeeded: $0.isNeeded)
         }
-        self.claimant = claimant
+        self.subject = subject
     }
 }
 
@@ -126,7 +126,7 @@ struct ActivePolicies {
             else { return false }
             asked.begin(key, entry.judged, texts)
         }
-        asked.add(pending, entry.claimant, to: key)
+        asked.add(pending, entry.subject, to: key)
         return true
     }
 }
@@ -168,7 +168,7 @@ struct AskedQuestions {
     struct OfRow {
         let policy: JudgedPolicy
         let row: [String?]
-        var claimants: [PolicySubject] = []
+        var subjects: [PolicySubject] = []
         var pending: [PendingQuestion] = []
     }
 
@@ -192,10 +192,10 @@ struct AskedQuestions {
         ofPolicies.append(OfRow(policy: policy, row: row))
     }
 
-    mutating func add(_ pending: PendingQuestion, _ claimant: PolicySubject, to key: RowKey) {
+    mutating func add(_ pending: PendingQuestion, _ subject: PolicySubject, to key: RowKey) {
         guard let place = places[key] else { preconditionFailure("a row is told before it is asked about") }
-        ofPolicies[place].claimants.append(claimant)
+        ofPolicies[place].subjects.append(subject)
         ofPolicies[place].pending.append(pending)
-        assert(ofPolicies[place].claimants.count == ofPolicies[place].pending.count, "each claimant has a question")
+        assert(ofPolicies[place].subjects.count == ofPolicies[place].pending.count, "each subject has a question")
     }
 }

@@ -20,7 +20,7 @@ public final class Holder {
     public let key: Key
     /// Index of the holder in `HolderTable`.
     public let number: UInt32
-    public let claimant: PolicySubject
+    public let subject: PolicySubject
     /// Number of channels that use the holder.
     var users = 0
     /// PostgreSQL's answers about policy terms that depend on the claims alone.
@@ -34,9 +34,9 @@ public final class Holder {
     /// Channels that wait for the answer to the question about the claims.
     public var waiters: Set<UInt32> = []
 
-    init(_ key: Key, _ claimant: PolicySubject, number: UInt32) {
+    init(_ key: Key, _ subject: PolicySubject, number: UInt32) {
         self.key = key
-        self.claimant = claimant
+        self.subject = subject
         self.number = number
     }
 }

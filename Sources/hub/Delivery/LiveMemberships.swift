@@ -37,8 +37,8 @@ public struct LiveMemberships: ~Copyable {
         /// has a new position, and so needs a new set.
         var followedSince: UInt64
 
-        init(_ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: UInt64) {
-            role = claimant.role
+        init(_ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, followedSince: UInt64) {
+            role = subject.role
             self.table = table.oid
             columns = MembershipSet.columns(held, of: table)
             self.held = held
@@ -46,7 +46,7 @@ public struct LiveMemberships: ~Copyable {
         }
 
         init(_ set: MembershipSet) {
-            self.init(set.held, set.claimant, set.table, followedSince: set.followedSince)
+            self.init(set.held, set.subject, set.table, followedSince: set.followedSince)
         }
     }
 
@@ -62,18 +62,18 @@ public struct LiveMemberships: ~Copyable {
     /// Returns the holder's set for a membership. If it is a new one, the caller must ask PostgreSQL to fill it.
     /// `table` is the membership's table in the catalog.
     public mutating func take(
-        _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, followedSince: LSN,
+        _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
     ) -> MembershipSet {
         declare(table)
-        let key = SetKey(held, claimant, table, followedSince: followedSince.rawValue)
+        let key = SetKey(held, subject, table, followedSince: followedSince.rawValue)
         if let number = numbers[key], let known = sets[number] {
             users[number, default: 0] += 1
             return known
         }
         let number = sets.nextIndex
         let set = MembershipSet(
-            held, claimant, table, number: number, filling: fillings.next(of: number), passed: passed.count,
+            held, subject, table, number: number, filling: fillings.next(of: number), passed: passed.count,
             followedSince: followedSince.rawValue, unknownPast: unknownPast)
         _ = sets.add(set)
         numbers[key] = number

@@ -22,7 +22,7 @@ public final class MembershipSet {
     }
 
     public let held: HeldMembership
-    public let claimant: PolicySubject
+    public let subject: PolicySubject
     /// Table of the membership, as the catalog had it when the set was made.
     public let table: CatalogTable
     /// Index of this set in `LiveMemberships`.
@@ -34,12 +34,12 @@ public final class MembershipSet {
     private var audience = MembershipAudience()
 
     public init(
-        _ held: HeldMembership, _ claimant: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
+        _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
         filling: MembershipFilling? = nil, passed: Int = 0, followedSince: UInt64 = 0,
         unknownPast: UnknownPast = .none
     ) {
         self.held = held
-        self.claimant = claimant
+        self.subject = subject
         self.table = table
         self.number = number
         counted = CountedKeys(areKeyed: held.membership.keySlot != nil)

@@ -250,7 +250,7 @@ extension ChangeRouter {
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [MembershipSet]
     ) -> ActivePolicy {
         assert(residual.memberships.count == sets.count, "each membership has its set")
-        let number = bindings.policies.add(PolicyEntry(.never, policy, of: table, holder.claimant))
+        let number = bindings.policies.add(PolicyEntry(.never, policy, of: table, holder.subject))
         if policy.rowPolicy.isSteady { bindings.policies.sampling.add(number, of: policy.table) }
         let held = ActivePolicy(policy, residual, sets, number: number)
         for set in sets { set.use(by: held) }

@@ -60,7 +60,7 @@ struct QuestionSender {
         }
         if !asked.ofPolicies.isEmpty {
             let ticket = pending.add(ofPolicies: asked.ofPolicies.map(\.pending))
-            let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], claimants: $0.claimants) }
+            let questions = asked.ofPolicies.map { PolicyQuestion($0.policy, rows: [$0.row], subjects: $0.subjects) }
             let then: @Sendable ([PolicyAnswers]) -> Void = { [post] answers in
                 post(.judgedByPolicy(ticket: ticket, answers))
             }

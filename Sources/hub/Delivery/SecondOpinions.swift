@@ -149,7 +149,7 @@ extension SecondOpinions {
         let names = key.map(\.name)
         guard let id = try RowColumns(names, in: relation)?.id(of: new),
             let texts = try RowTexts.texts(of: key, in: change, relation, .new),
-            let sight = RowVisibilityQuestion(entry.table, texts, entry.claimant)
+            let sight = RowVisibilityQuestion(entry.table, texts, entry.subject)
         else { return }
         let ticket = add(
             Opinion(

@@ -15,7 +15,7 @@ enum PublishedTables {
         let isFiltered = hasLists ? "r.prqual IS NOT NULL" : "false"
         return """
             (
-                WITH RECURSIVE listed AS (\(listed(hasSchemas: hasLists))), tree (relid, is_listed) AS (
+                WITH RECURSIVE listed AS (\(listedTablesSQL(hasSchemas: hasLists))), tree (relid, is_listed) AS (
                     SELECT listed.relid, true FROM listed
                     UNION SELECT i.inhrelid, false FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
                         JOIN pg_class above ON above.oid = tree.relid AND above.relkind = 'p'),
@@ -69,7 +69,7 @@ enum PublishedTables {
 
     /// Returns SQL for the oids of the tables that publication `p` lists itself or, from PostgreSQL 15 on, through a
     /// schema.
-    private static func listed(hasSchemas: Bool) -> String {
+    private static func listedTablesSQL(hasSchemas: Bool) -> String {
         let tables = "SELECT r.prrelid AS relid FROM pg_publication_rel r WHERE r.prpubid = p.oid"
         guard hasSchemas else { return tables }
         return """

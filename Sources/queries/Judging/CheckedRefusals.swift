@@ -8,11 +8,11 @@ extension PolicyEvaluating {
     /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer, or if it
     /// refused while definitions changed.
     public func evaluate(
-        _ terms: [AskedTerm], as claimant: PolicySubject, checkedBy catalog: any CatalogSource,
+        _ terms: [AskedTerm], as subject: PolicySubject, checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         let areCurrent = catalog.watchDefinitions()
-        evaluate(terms, as: claimant) { answers in
+        evaluate(terms, as: subject) { answers in
             guard answers?.values.contains(.failed) == true else { return then(answers) }
             catalog.refresh(seeing: nil) { then($0 != nil && areCurrent() ? answers : nil) }
         }
@@ -21,7 +21,7 @@ extension PolicyEvaluating {
     /// Reads the keys of each membership for its policy subject (role and claims). Refusals become `unavailable` if
     /// definitions changed during the question.
     public func fill(
-        _ memberships: [(membership: Membership, claimant: PolicySubject)], checkedBy catalog: any CatalogSource,
+        _ memberships: [(membership: Membership, subject: PolicySubject)], checkedBy catalog: any CatalogSource,
         then: @escaping @Sendable ([MembershipFill]) -> Void
     ) {
         let areCurrent = catalog.watchDefinitions()

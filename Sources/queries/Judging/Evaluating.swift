@@ -30,11 +30,11 @@ public protocol PolicyEvaluating: AnyObject, Sendable {
         _ questions: [PolicyQuestion], seeing xid: UInt32?, then: @escaping @Sendable ([PolicyAnswers]) -> Void)
     /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer.
     func evaluate(
-        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
+        _ terms: [AskedTerm], as subject: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void)
     /// Reads the keys of each membership for its policy subject (role and claims). The keys include the effects of
     /// transaction `xid`.
     func fill(
-        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, subject: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void)
     /// Asks whether a query on the table returns the row to a role with its claims. `then` receives nil if the question
     /// could not be asked.

@@ -284,7 +284,7 @@ extension JudgingConnection {
             case .failure(let error):
                 if error.sqlState == SQLState.queryCanceled { return nil }
                 guard let making = loop.makingStatement, elementCount > 0 else {
-                    found.append(JudgingConnection.failed(who, nil, error.sqlState, loop))
+                    found.append(JudgingConnection.failureRow(who, nil, error.sqlState, loop))
                     continue
                 }
                 guard let rows = try singleElements(loop, name, making, claims, inputs, who) else { return nil }
@@ -304,7 +304,7 @@ extension JudgingConnection {
     }
 
     /// Returns a result row in the script's form that reports an error: the outputs are nil.
-    private static func failed(
+    private static func failureRow(
         _ who: String, _ element: String?, _ sqlState: String?, _ loop: ClaimsScript
     ) -> [String?] {
         [who, element, sqlState ?? "XX000"] + Array(repeating: nil, count: loop.outputCount)
@@ -340,7 +340,7 @@ extension JudgingConnection {
             case .success(let rows): found += rows.values.map { [who, String(element + 1), nil] + $0 }
             case .failure:
                 let state = isUnmade ? ClaimsScript.unmade : errors[1] ?? errors[3]
-                found.append(JudgingConnection.failed(who, String(element + 1), state, loop))
+                found.append(JudgingConnection.failureRow(who, String(element + 1), state, loop))
             }
         }
         return found
@@ -350,7 +350,7 @@ extension JudgingConnection {
 
     /// Evaluates each expression separately, in the role and with the claims of the explanation.
     func explain(_ explanation: PolicyExplanation) throws(PostgresError) -> [ExplainedValue] {
-        guard try session.readSurroundings(of: explanation.claimant.role) else {
+        guard try session.readSurroundings(of: explanation.subject.role) else {
             let refused = ExplainedValue.failed(
                 sqlState: PolicySession.noSuchRole, message: "there is no such role")
             return explanation.expressions.map { _ in refused }
@@ -359,7 +359,7 @@ extension JudgingConnection {
         let inputs = explanation.texts.map { Optional(TextArray.literal([$0])) }
         let statements = explanation.expressions.flatMap { expression in
             [
-                JudgingConnection.save, claimsStatement(explanation.claimant.claims, explanation.claimant.role),
+                JudgingConnection.save, claimsStatement(explanation.subject.claims, explanation.subject.role),
                 PipelinedStatement(
                     """
                     SELECT CAST((\(expression)
@@ -369,7 +369,7 @@ extension JudgingConnection {
             ]
         }
         let answers = try session.pipeline(
-            [JudgingConnection.begin, try session.surroundingsStatement(explanation.claimant.role)] + statements
+            [JudgingConnection.begin, try session.surroundingsStatement(explanation.subject.role)] + statements
                 + [JudgingConnection.end, PolicySession.clean])
         guard try session.isClean(answers.last) else {
             let spoiled = ExplainedValue.failed(

@@ -85,7 +85,7 @@ extension JudgingJob.Work {
     fileprivate var byteCount: Int {
         switch self {
         case .rows(let question, _): question.byteCount
-        case .terms(let claimant, _), .fill(let claimant, _): claimant.claims.utf8.count
+        case .terms(let subject, _), .fill(let subject, _): subject.claims.utf8.count
         case .generation(let request, _): request.byteCount
         case .explanation(let explanation, _): explanation.byteCount
         case .sight(let sight, _): sight.byteCount

@@ -225,7 +225,7 @@ extension JudgingWorker {
 extension JudgingJob {
     fileprivate var claims: String? {
         switch work {
-        case .terms(let claimant, _), .fill(let claimant, _): claimant.claims
+        case .terms(let subject, _), .fill(let subject, _): subject.claims
         case .rows, .generation, .explanation, .sight: nil
         }
     }

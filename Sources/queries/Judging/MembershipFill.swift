@@ -68,19 +68,19 @@ public struct PolicyExplanation: Sendable {
     var row: JudgedRow
     /// Texts of the row's columns.
     var texts: [String?]
-    var claimant: PolicySubject
+    var subject: PolicySubject
     var expressions: [String]
 
-    public init(row: JudgedRow, texts: [String?], claimant: PolicySubject, expressions: [String]) {
+    public init(row: JudgedRow, texts: [String?], subject: PolicySubject, expressions: [String]) {
         precondition(texts.count == row.columns.count, "a row has a text for each column")
         self.row = row
         self.texts = texts
-        self.claimant = claimant
+        self.subject = subject
         self.expressions = expressions
     }
 
     var byteCount: Int {
-        PolicyQuestion.bytes(texts) + expressions.reduce(0) { $0 + $1.utf8.count } + claimant.claims.utf8.count
+        PolicyQuestion.bytes(texts) + expressions.reduce(0) { $0 + $1.utf8.count } + subject.claims.utf8.count
     }
 }
 

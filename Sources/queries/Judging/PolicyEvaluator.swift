@@ -100,11 +100,11 @@ public final class PolicyEvaluator: Sendable {
 
     /// Evaluates the terms for a role with its claims. `then` receives nil if PostgreSQL could not answer.
     public func evaluate(
-        _ terms: [AskedTerm], as claimant: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
+        _ terms: [AskedTerm], as subject: PolicySubject, then: @escaping @Sendable ([AskedTerm: AskedAnswer]?) -> Void
     ) {
         if terms.isEmpty { return then([:]) }
         let reply = Reply<[AskedTerm: AskedAnswer]?>(in: .judging, unanswered: nil, then: then)
-        policies.inbox.ask([job(.terms(terms, role: claimant.role), .terms(claimant, reply))])
+        policies.inbox.ask([job(.terms(terms, role: subject.role), .terms(subject, reply))])
     }
 
     /// Term that returns the claims as PostgreSQL's jsonb writes them. Of duplicate keys jsonb keeps the last, and it
@@ -117,16 +117,16 @@ public final class PolicyEvaluator: Sendable {
     /// Reads the keys of each membership for its policy subject (role and claims). The keys include the effects of
     /// transaction `xid`.
     public func fill(
-        _ memberships: [(membership: Membership, claimant: PolicySubject)], seeing xid: UInt32?,
+        _ memberships: [(membership: Membership, subject: PolicySubject)], seeing xid: UInt32?,
         then: @escaping @Sendable ([MembershipFill]) -> Void
     ) {
         if memberships.isEmpty { return then([]) }
         let collected = Together(memberships.map { _ in MembershipFill.unavailable }, then)
         let jobs = memberships.indices.map { index in
-            let (membership, claimant) = memberships[index]
+            let (membership, subject) = memberships[index]
             let key = FillKey(
-                table: membership.table, reader: membership.reader, sql: membership.fillSQL, role: claimant.role)
-            return job(.fill(key), .fill(claimant, collected.reply(index)), seeing: xid)
+                table: membership.table, reader: membership.reader, sql: membership.fillSQL, role: subject.role)
+            return job(.fill(key), .fill(subject, collected.reply(index)), seeing: xid)
         }
         policies.inbox.ask(jobs.filter { $0.key.isAsCaller })
         own.inbox.ask(jobs.filter { !$0.key.isAsCaller })

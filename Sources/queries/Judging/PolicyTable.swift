@@ -11,7 +11,7 @@ struct PolicyTable {
     private(set) var claims: [String] = []
     private(set) var rows: [[String?]] = []
     private var claimsPlaces: [String: Int] = [:]
-    private var claimantPlaces: [ObjectIdentifier: Int] = [:]
+    private var subjectPlaces: [ObjectIdentifier: Int] = [:]
     /// Row indices by the texts of the columns that the policy reads.
     private var rowPlaces: [[String?]: Int] = [:]
     private let needed: [Int]
@@ -59,13 +59,13 @@ struct PolicyTable {
     }
 
     private func isWorth(_ question: PolicyQuestion) -> Bool {
-        let newClaims = question.claimants.count { claimantPlaces[ObjectIdentifier($0)] == nil }
+        let newClaims = question.subjects.count { subjectPlaces[ObjectIdentifier($0)] == nil }
         let (claims, rows) = (self.claims.count + newClaims, self.rows.count + question.rows.count)
         guard claims * rows <= Limits.policyBatchPairs else { return false }
         let together = JudgingPace.weight(claims: claims, rows: rows)
         let apart =
             JudgingPace.weight(claims: self.claims.count, rows: self.rows.count)
-            + JudgingPace.weight(claims: question.claimants.count, rows: question.rows.count)
+            + JudgingPace.weight(claims: question.subjects.count, rows: question.rows.count)
         return together <= apart
     }
 
@@ -76,20 +76,20 @@ struct PolicyTable {
         precondition(answers.isEmpty, "nothing is added to what is being answered")
         assert(needed.allSatisfy(question.policy.row.columns.indices.contains), "all questions are of one policy")
         let rows = question.rows.map { place(ofRow: $0) }
-        let claims = places(of: question.claimants)
-        assert(rows.count == question.rows.count && claims.count == question.claimants.count, "each has a place")
+        let claims = places(of: question.subjects)
+        assert(rows.count == question.rows.count && claims.count == question.subjects.count, "each has a place")
         members.append(Member(job: job, question: question, reply: reply, rows: rows, claims: claims))
     }
 
-    private mutating func places(of claimants: [PolicySubject]) -> [Int] {
-        if let last = members.last, last.question.claimants.elementsEqual(claimants, by: ===) { return last.claims }
-        return claimants.map { place(of: $0) }
+    private mutating func places(of subjects: [PolicySubject]) -> [Int] {
+        if let last = members.last, last.question.subjects.elementsEqual(subjects, by: ===) { return last.claims }
+        return subjects.map { place(of: $0) }
     }
 
-    private mutating func place(of claimant: PolicySubject) -> Int {
-        if let known = claimantPlaces[ObjectIdentifier(claimant)] { return known }
-        let place = claimsPlaces[claimant.claims] ?? newPlace(claimant.claims)
-        claimantPlaces[ObjectIdentifier(claimant)] = place
+    private mutating func place(of subject: PolicySubject) -> Int {
+        if let known = subjectPlaces[ObjectIdentifier(subject)] { return known }
+        let place = claimsPlaces[subject.claims] ?? newPlace(subject.claims)
+        subjectPlaces[ObjectIdentifier(subject)] = place
         return place
     }
 
@@ -133,9 +133,9 @@ struct PolicyTable {
         for member in members {
             var answers = PolicyAnswers(member.question, by: definitions)
             for (row, rowPlace) in member.rows.enumerated() where rowPlace != PolicyTable.noPlace {
-                for (claimant, place) in member.claims.enumerated() where place != PolicyTable.noPlace {
-                    answers[row, claimant] = self[rowPlace, place]
-                    if failed.contains(self.place(rowPlace, place)) { answers.fail(row, claimant) }
+                for (subject, place) in member.claims.enumerated() where place != PolicyTable.noPlace {
+                    answers[row, subject] = self[rowPlace, place]
+                    if failed.contains(self.place(rowPlace, place)) { answers.fail(row, subject) }
                 }
             }
             member.job.metrics.policyPairs.add(member.question.pairCount)

@@ -14,15 +14,15 @@ public struct RowVisibilityQuestion: Sendable {
     let key: [(name: String, type: String)]
     /// Texts of the key's columns.
     let texts: [String]
-    let claimant: PolicySubject
+    let subject: PolicySubject
 
-    public init?(_ table: CatalogTable, _ texts: [String?], _ claimant: PolicySubject) {
+    public init?(_ table: CatalogTable, _ texts: [String?], _ subject: PolicySubject) {
         let known = texts.compactMap { $0 }
         guard !table.primaryKey.isEmpty, known.count == table.primaryKey.count else { return nil }
         self.table = Quoted.identifier(table.schema) + "." + Quoted.identifier(table.name)
         key = table.primaryKey.map { (table.columns[$0].name, table.columns[$0].declaredType) }
         self.texts = known
-        self.claimant = claimant
+        self.subject = subject
     }
 
     /// Returns true if the query found the row; nil if the query failed.
@@ -33,7 +33,7 @@ public struct RowVisibilityQuestion: Sendable {
         return count > 0
     }
 
-    var byteCount: Int { texts.reduce(claimant.claims.utf8.count) { $0 + $1.utf8.count } }
+    var byteCount: Int { texts.reduce(subject.claims.utf8.count) { $0 + $1.utf8.count } }
 
     var sql: String {
         let conditions = key.enumerated().map { "\(Quoted.identifier($1.name)) = CAST($\($0 + 1) AS \($1.type))" }
@@ -56,11 +56,11 @@ extension JudgingConnection {
     }
 
     func look(_ sight: RowVisibilityQuestion, seeing xid: UInt32?) throws(PostgresError) -> LookOutcome {
-        guard try session.readSurroundings(of: sight.claimant.role) else { return .failed }
+        guard try session.readSurroundings(of: sight.subject.role) else { return .failed }
         let answers = try session.pipeline([
             JudgingConnection.begin, PipelinedStatement(VisibleTransactions.question), PolicySession.position,
-            try session.surroundingsStatement(sight.claimant.role),
-            claimsStatement(sight.claimant.claims, sight.claimant.role),
+            try session.surroundingsStatement(sight.subject.role),
+            claimsStatement(sight.subject.claims, sight.subject.role),
             PipelinedStatement(sight.sql, sight.texts), JudgingConnection.end, PolicySession.clean,
         ])
         guard try session.isClean(answers.last), let isVisible = RowVisibilityQuestion.isVisible(answers[5]),
@@ -76,7 +76,7 @@ extension JudgingWorker {
     func looked(_ batch: JudgingBatch, _ connection: JudgingConnection) throws(PostgresError) -> () -> Void {
         assert(batch.jobs.count == 1, "a look is asked for by itself")
         guard let job = batch.jobs.first, case .sight(let sight, let reply) = job.work else { return {} }
-        guard sight.texts.allSatisfy({ !$0.utf8.contains(0) }), !sight.claimant.claims.utf8.contains(0) else {
+        guard sight.texts.allSatisfy({ !$0.utf8.contains(0) }), !sight.subject.claims.utf8.contains(0) else {
             return { reply.giveUp() }
         }
         var outcome = try connection.look(sight, seeing: job.seeing)

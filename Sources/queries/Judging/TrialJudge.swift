@@ -20,12 +20,12 @@ public final class TrialJudge {
     /// Evaluates the terms for a role with its claims, each in a query of its own. One failing term then does not
     /// affect the others.
     public func evaluate(
-        _ terms: [AskedTerm], as claimant: PolicySubject
+        _ terms: [AskedTerm], as subject: PolicySubject
     ) throws(PostgresError) -> [AskedTerm: AskedAnswer] {
         var answers: [AskedTerm: AskedAnswer] = [:]
         for term in terms {
-            let loop = ClaimsScript(evaluating: [term], as: claimant.role)
-            switch try run(loop, [claimant.claims], []) {
+            let loop = ClaimsScript(evaluating: [term], as: subject.role)
+            switch try run(loop, [subject.claims], []) {
             case .failure: answers[term] = .failed
             case .success(let rows):
                 // The function returns no row if all outputs are NULL.
@@ -39,12 +39,12 @@ public final class TrialJudge {
     /// Reads the keys of a membership for a role with its claims. PostgreSQL reads as role `reader`, which is that role
     /// or a function's owner; nil means the session's role.
     public func fill(
-        _ membership: Membership, as claimant: PolicySubject, reader: String?
+        _ membership: Membership, as subject: PolicySubject, reader: String?
     ) throws(PostgresError) -> MembershipFill {
         let visible = try visibleTransactions()
         let limit = Limits.maximumMembershipKeys
         let loop = ClaimsScript(filling: membership.fillSQL, as: reader, limit: limit + 1)
-        guard case .success(let rows) = try run(loop, [claimant.claims], []) else { return .unreadable }
+        guard case .success(let rows) = try run(loop, [subject.claims], []) else { return .unreadable }
         if let state = rows.lazy.compactMap({ $0[2] }).first {
             let isOfTheClaimant = state == SQLState.insufficientPrivilege && membership.reader == .caller
             return !state.hasPrefix("42") || isOfTheClaimant ? .failed(sqlState: state) : .unreadable

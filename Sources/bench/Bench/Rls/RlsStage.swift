@@ -62,8 +62,8 @@ final class RlsStage {
                 $$ SELECT ('\(Self.userPrefix)' || lpad(number::text, 12, '0'))::uuid $$;
             CREATE FUNCTION bench_is_mine(owner uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS
                 $$ BEGIN RETURN owner = auth.uid(); END $$;
-            CREATE FUNCTION bench_are_same(owner uuid, claimant uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS
-                $$ BEGIN RETURN owner = claimant; END $$;
+            CREATE FUNCTION bench_are_same(owner uuid, subject uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS
+                $$ BEGIN RETURN owner = subject; END $$;
             CREATE TABLE \(Self.members) (user_id uuid, operation_id integer, PRIMARY KEY (user_id, operation_id));
             ALTER TABLE \(Self.members) REPLICA IDENTITY FULL;
             GRANT SELECT ON \(Self.members) TO \(Self.role);

@@ -63,7 +63,7 @@ struct Ruling {
         var bindings = bindings
         let judge = TrialJudge(proposal.session)
         for (number, holder) in holders.enumerated() {
-            let claimant = PolicySubject(role: holder.role, claims: holder.claims, identity: UInt32(number))
+            let subject = PolicySubject(role: holder.role, claims: holder.claims, identity: UInt32(number))
             var known = KnownOfHolder()
             for table in view.snapshot.tables where bindings?.concerns(table) ?? concerns(holder.role, table) {
                 guard view.isReadable(table, by: holder.role) else { continue }
@@ -72,9 +72,9 @@ struct Ruling {
                     holder: number, table: table, policy: policy,
                     residual: Residual(term: .always, memberships: [], mayAsk: false), sets: [])
                 if let policy {
-                    pair.residual = try Self.residual(policy.rowPolicy, claimant, judge, &known)
-                    pair.sets = try places(of: pair.residual, claimant, judge, &known)
-                    pair.parts = try parts(of: policy, claimant, judge, &known)
+                    pair.residual = try Self.residual(policy.rowPolicy, subject, judge, &known)
+                    pair.sets = try places(of: pair.residual, subject, judge, &known)
+                    pair.parts = try parts(of: policy, subject, judge, &known)
                 }
                 pair.bindings = try bindings?.bindings(of: number, holder.role, table)
                 places[Place(holder: number, schema: table.schema, table: table.name)] = pairs.count
@@ -90,20 +90,20 @@ struct Ruling {
     }
 
     private mutating func parts(
-        of policy: PolicyBinding, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        of policy: PolicyBinding, _ subject: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> [Part] {
         guard policy.parts.count > 1, policy.parts.count <= Self.mostParts else { return [] }
         var parts: [Part] = []
         for part in policy.parts {
-            let residual = try Self.residual(RowPolicy(part.term), claimant, judge, &known)
-            let sets = try places(of: residual, claimant, judge, &known)
+            let residual = try Self.residual(RowPolicy(part.term), subject, judge, &known)
+            let sets = try places(of: residual, subject, judge, &known)
             parts.append(Part(part: part, residual: residual, sets: sets))
         }
         return parts
     }
 
     private mutating func places(
-        of residual: Residual, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        of residual: Residual, _ subject: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> [Int] {
         var places: [Int] = []
         for held in residual.memberships {
@@ -111,7 +111,7 @@ struct Ruling {
                 places.append(place)
                 continue
             }
-            sets.append(try members(held, claimant, judge))
+            sets.append(try members(held, subject, judge))
             known.sets[held] = sets.count - 1
             places.append(sets.count - 1)
         }
@@ -121,27 +121,27 @@ struct Ruling {
 
     /// Returns the policy with the holder's claims in it. The first answers may show that more has to be asked.
     private static func residual(
-        _ policy: RowPolicy, _ claimant: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
+        _ policy: RowPolicy, _ subject: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> Residual {
         for _ in 0..<8 {
             let outcome = policy.residual(
-                claims: Array(claimant.claims.utf8), role: Array(claimant.role.utf8), answers: known.answers)
+                claims: Array(subject.claims.utf8), role: Array(subject.role.utf8), answers: known.answers)
             switch outcome {
             case .residual(let residual): return residual
             case .needs(let terms):
-                known.answers.merge(try judge.evaluate(terms, as: claimant)) { _, newest in newest }
+                known.answers.merge(try judge.evaluate(terms, as: subject)) { _, newest in newest }
             }
         }
         return .undecided
     }
 
     private func members(
-        _ held: HeldMembership, _ claimant: PolicySubject, _ judge: TrialJudge
+        _ held: HeldMembership, _ subject: PolicySubject, _ judge: TrialJudge
     ) throws(PostgresError) -> Members {
-        let reader = view.snapshot.policies.reader(held.membership.reader, caller: claimant.role)
+        let reader = view.snapshot.policies.reader(held.membership.reader, caller: subject.role)
         let fill = try reader.map { reader throws(PostgresError) in
             let isSession = reader == view.snapshot.policies.login
-            return try judge.fill(held.membership, as: claimant, reader: isSession ? nil : reader)
+            return try judge.fill(held.membership, as: subject, reader: isSession ? nil : reader)
         }
         let table = view.snapshot.followed(held.membership.table)
         return Members(held: held, table: table, fill: table == nil ? .unreadable : fill ?? .unreadable)

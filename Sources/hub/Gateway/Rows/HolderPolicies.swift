@@ -102,7 +102,7 @@ final class HolderPolicies {
         let sets = zip(residual.memberships, tables).compactMap { membership, table in
             table.map {
                 follower.pipeline.memberships.take(
-                    membership, holder.claimant, $0, followedSince: snapshot.followable[$0.oid] ?? .zero,
+                    membership, holder.subject, $0, followedSince: snapshot.followable[$0.oid] ?? .zero,
                     unknownPast: snapshot.unknownPasts.of($0.oid))
             }
         }
@@ -147,7 +147,7 @@ final class HolderPolicies {
         let (ticket, number) = (home.nextTicket(), holder.number)
         holder.ticket = ticket
         project.policyEvaluator.evaluate(
-            terms.sorted { $0.sql < $1.sql }, as: holder.claimant, checkedBy: project.catalog
+            terms.sorted { $0.sql < $1.sql }, as: holder.subject, checkedBy: project.catalog
         ) { [mailbox = follower.mailbox, follower = follower.number] answers in
             mailbox.post(.evaluated(follower: follower, holder: number, ticket: ticket, answers))
         }
@@ -215,7 +215,7 @@ final class HolderPolicies {
         let asked = unfilled.compactMap(\.filling)
         assert(asked.count == unfilled.count, "who is to be filled waits for an answer")
         project.policyEvaluator.fill(
-            unfilled.map { ($0.held.membership, $0.claimant) }, checkedBy: project.catalog
+            unfilled.map { ($0.held.membership, $0.subject) }, checkedBy: project.catalog
         ) { [mailbox = follower.mailbox, number = follower.number] answers in
             mailbox.post(.filled(follower: number, zip(asked, answers).map { ($0, $1) }))
         }

@@ -52,19 +52,19 @@ public struct PolicyQuestion: Sendable {
     /// Rows that the question is about, each as the texts of its columns; nil means NULL.
     public var rows: [[String?]]
     /// Policy subjects that the question asks about. All have the role of the policy.
-    public var claimants: [PolicySubject]
+    public var subjects: [PolicySubject]
 
-    public init(_ policy: JudgedPolicy, rows: [[String?]], claimants: [PolicySubject]) {
+    public init(_ policy: JudgedPolicy, rows: [[String?]], subjects: [PolicySubject]) {
         precondition(rows.allSatisfy { $0.count == policy.row.columns.count }, "a row has a text for each column")
-        precondition(claimants.allSatisfy { $0.role == policy.role }, "a policy is asked for holders of its role")
+        precondition(subjects.allSatisfy { $0.role == policy.role }, "a policy is asked for holders of its role")
         self.policy = policy
         self.rows = rows
-        self.claimants = claimants
+        self.subjects = subjects
     }
 
-    public var pairCount: Int { rows.count * claimants.count }
+    public var pairCount: Int { rows.count * subjects.count }
     public var byteCount: Int {
-        rows.reduce(0) { $0 + PolicyQuestion.bytes($1) } + 8 * claimants.count
+        rows.reduce(0) { $0 + PolicyQuestion.bytes($1) } + 8 * subjects.count
     }
 
     public static func bytes(_ row: [String?]) -> Int { row.reduce(8) { $0 + ($1?.utf8.count ?? 0) } }
@@ -72,7 +72,7 @@ public struct PolicyQuestion: Sendable {
 
 /// Answers to a `PolicyQuestion`, one for each row and policy subject.
 public struct PolicyAnswers: Sendable {
-    private let claimantCount: Int
+    private let subjectCount: Int
     /// Version of the definitions when PostgreSQL's session was opened; nil if they cannot change.
     private let definitions: DefinitionsVersion.Reading?
     private var answers: [Bool?]
@@ -81,25 +81,25 @@ public struct PolicyAnswers: Sendable {
     /// Creates answers that are all unknown.
     public init(_ question: PolicyQuestion, by definitions: DefinitionsVersion.Reading? = nil) {
         self.definitions = definitions
-        claimantCount = question.claimants.count
+        subjectCount = question.subjects.count
         answers = Array(repeating: nil, count: question.pairCount)
-        assert(answers.count == question.rows.count * claimantCount, "each pair has its own answer")
+        assert(answers.count == question.rows.count * subjectCount, "each pair has its own answer")
     }
 
-    /// True if the policy subject with index `claimant` may read the row. Nil means unknown, which never counts as
+    /// True if the policy subject with index `subject` may read the row. Nil means unknown, which never counts as
     /// permission.
-    public subscript(row: Int, claimant: Int) -> Bool? {
-        get { answers[place(row, claimant)] }
-        set { answers[place(row, claimant)] = newValue }
+    public subscript(row: Int, subject: Int) -> Bool? {
+        get { answers[place(row, subject)] }
+        set { answers[place(row, subject)] = newValue }
     }
 
     /// Records that PostgreSQL failed to evaluate the policy on the row for the policy subject.
-    public mutating func fail(_ row: Int, _ claimant: Int) {
-        self[row, claimant] = nil
-        failed.insert(place(row, claimant))
+    public mutating func fail(_ row: Int, _ subject: Int) {
+        self[row, subject] = nil
+        failed.insert(place(row, subject))
     }
 
-    public func hasFailed(_ row: Int, _ claimant: Int) -> Bool { failed.contains(place(row, claimant)) }
+    public func hasFailed(_ row: Int, _ subject: Int) -> Bool { failed.contains(place(row, subject)) }
 
     public var hasFailures: Bool { !failed.isEmpty }
 
@@ -119,10 +119,10 @@ public struct PolicyAnswers: Sendable {
 
     /// Returns the index of the answer for this row and policy subject. The checks prevent one subject from receiving
     /// another's answer.
-    private func place(_ row: Int, _ claimant: Int) -> Int {
-        assert(claimantCount > 0 && row < answers.count / claimantCount, "a row is of the question")
-        precondition(row >= 0 && claimant >= 0 && claimant < claimantCount, "a pair is of the question")
-        return row * claimantCount + claimant
+    private func place(_ row: Int, _ subject: Int) -> Int {
+        assert(subjectCount > 0 && row < answers.count / subjectCount, "a row is of the question")
+        precondition(row >= 0 && subject >= 0 && subject < subjectCount, "a pair is of the question")
+        return row * subjectCount + subject
     }
 
     public var unknownCount: Int { answers.count { $0 == nil } }
