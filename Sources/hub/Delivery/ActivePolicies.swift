@@ -19,7 +19,8 @@ struct PolicyEntry {
     fileprivate var change: UInt64 = 0
     fileprivate var past = Past.hidden
 
-    /// Decision if the holder may see the row as it was before a change. `asked` means that PostgreSQL decides.
+    /// Result of checking if the holder may see the row as it was before a change. `asked` means that PostgreSQL
+    /// decides.
     fileprivate enum Past {
         case shown
         case hidden

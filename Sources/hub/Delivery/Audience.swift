@@ -10,7 +10,7 @@ public struct Listener {
     public let channel: UInt32
     let form: EnvelopeForm
     let topic: [UInt8]
-    /// Ids by which the client knows its bindings, in the order of the bindings.
+    /// Ids by which the client knows its bindings; an id has the index of its binding (`Member.binding`).
     let ids: [UInt32]
 
     public init(channel: UInt32, form: EnvelopeForm, topic: [UInt8], ids: [UInt32]) {

@@ -5,25 +5,26 @@ import Matching
 
 /// Matches of bindings with the changes of a part of a transaction. The lists are reused for each group of changes.
 struct ChangeMatches: ~Copyable {
-    /// Bindings that match a change, by the change as the log stores it.
+    /// Bindings that match a change, evaluated on the change as the log stores it.
     private(set) var found = MatchBatch()
-    /// Bindings that match a change, by the row completed from the log or PostgreSQL.
+    /// Bindings that match a change, evaluated on the row after the hub completed it from the log or by PostgreSQL.
     private var foundWhole = MatchBatch()
     /// Bindings whose clients receive a delete message for rows that leave their view, and whose view held the old row.
     private(set) var departed = MatchBatch()
-    /// Bindings as in `departed`, by the completed row.
+    /// Bindings as in `departed`, evaluated on the completed row.
     private var departedWhole = MatchBatch()
-    /// Bindings as in `departed`, by an old row that the hub found elsewhere than in the change.
+    /// Bindings as in `departed`, evaluated on an old row that the change lacks and that the hub found elsewhere.
     private var departedByOldRow = MatchBatch()
-    /// Members of the current node, copied from the index, so that the index can be changed while the router serves
-    /// them.
+    /// Members (bindings) of the node that the router is serving. They are copied from the index, so that the index can
+    /// be changed meanwhile.
     private(set) var nodeMembers: [UInt32] = []
-    /// Members that receive the current change, but for which the router must still check if they may see the old row.
+    /// Members (bindings) that receive the current change, but for which the router must still check if they may see
+    /// the old row.
     private(set) var withPast: [UInt32] = []
 
     // MARK: Matching
 
-    /// Matches the next group of the part's changes.
+    /// Matches the next group of the part's changes with the bindings in the predicate indexes.
     @_lifetime(part: copy part)
     mutating func match(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
@@ -36,8 +37,8 @@ struct ChangeMatches: ~Copyable {
             &part, by: &bindings.index, into: &found, bindings.audience, &skipped, leavingPartial: true)
     }
 
-    /// Matches the completed form of a change. `swapWhole` then makes the result current. PostgreSQL decides on values
-    /// that are still absent.
+    /// Matches a completed change with the bindings. `swapWhole` then makes the result current. PostgreSQL decides on
+    /// values that are still absent.
     mutating func match(
         _ whole: WholeChange, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
     ) throws(ByteError) {
@@ -55,7 +56,8 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&same, by: &bindings.leavingRows, into: &departedWhole, bindings.audience, &skipped)
     }
 
-    /// Matches bindings whose view a row leaves, by the old row. `swapOldRowMatches` then makes the result current.
+    /// Finds bindings whose view a row leaves, evaluated on the old row. `swapOldRowMatches` then makes the result
+    /// current.
     @_lifetime(part: copy part)
     mutating func matchFormer(
         _ part: inout TransactionPart, _ bindings: inout PlacedBindings, _ skipped: inout SkippedListeners
@@ -63,8 +65,8 @@ struct ChangeMatches: ~Copyable {
         _ = try Self.match(&part, by: &bindings.leavingRows, into: &departedByOldRow, bindings.audience, &skipped)
     }
 
-    /// Matches changes: all matching uses this function. Records in `skipped` the listeners whose filters were not
-    /// evaluated because of their cost, so that the hub can tell their clients.
+    /// Matches the part's changes with the bindings in one index; all matching uses this function. Records in `skipped`
+    /// the listeners whose filters were not evaluated because of their cost, so that the hub can tell their clients.
     @_lifetime(part: copy part)
     private static func match(
         _ part: inout TransactionPart, by index: inout PredicateIndex, into batch: inout MatchBatch,
@@ -116,7 +118,8 @@ struct ChangeMatches: ~Copyable {
         place < departed.changeCount && (!departed.certain(of: place).isEmpty || !departed.asking(of: place).isEmpty)
     }
 
-    /// True if the change could not be matched, because a filter reads a value that only the whole row has.
+    /// True if the change could not be matched, because a filter reads a value that the change lacks and only the whole
+    /// row has.
     func isLeft(_ place: Int) -> Bool {
         assert(place < found.changeCount, "a change is looked at after it was judged")
         return found.isLeft(place)
@@ -128,7 +131,7 @@ struct ChangeMatches: ~Copyable {
 
     mutating func add(withPast member: UInt32) { withPast.append(member) }
 
-    /// Copies the members of a node that certainly match to `nodeMembers`.
+    /// Copies to `nodeMembers` the members (bindings) of a node that match for certain.
     mutating func copyMembers(of node: Int, of place: Int, _ index: borrowing PredicateIndex) {
         Self.copyMembers(of: node, of: place, found, index, to: &nodeMembers)
     }

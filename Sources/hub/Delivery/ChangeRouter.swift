@@ -17,7 +17,7 @@ import WebSocket
 /// for each combination of body and envelope.
 public struct ChangeRouter: ~Copyable {
     var bindings: PlacedBindings
-    /// Memory and search for rows that changes do not contain whole.
+    /// Remembered rows, and the search for rows of which changes contain only a part.
     var recall: RowRecall
     /// Comparisons of the hub's policy decisions with what PostgreSQL shows.
     var opinions: SecondOpinions
@@ -25,7 +25,7 @@ public struct ChangeRouter: ~Copyable {
     private var matches = ChangeMatches()
     private var writer: FrameWriter
     private var touches = MatchedChannels()
-    /// Record of each delivery, for channels with a seat (an index in that record).
+    /// Record of each delivery to channels that have a seat: an index in that record.
     private var sent = SentChanges()
     private var feeds: FeedShares
     private var waiting: WaitingDeliveries
@@ -62,15 +62,18 @@ public struct ChangeRouter: ~Copyable {
         try opinions.sample(change, relation, &bindings, &asked)
     }
 
-    /// Confirms contradictions between the hub and PostgreSQL, up to the transaction at this position in the log.
+    /// Confirms that PostgreSQL contradicts the hub, if no later change up to this WAL position explains the
+    /// difference.
     mutating func confirmContradictions(at position: LSN) throws(ByteError) {
         try opinions.confirm(at: position, &bindings)
     }
 
+    /// Records a loss for the listeners of tables whose rows could not be read from the log.
     mutating func missUnread(_ request: RecallRequest, _ answers: [RecallAnswer]) {
         losses.missUnread(request, answers, bindings)
     }
 
+    /// Removes and returns the listeners of feeds that received changes.
     mutating func takeFed() -> [UInt32] { feeds.takeFed() }
 
     mutating func takeLosses() -> DeliveryLosses { losses.take(&bindings) }
@@ -102,7 +105,7 @@ public struct ChangeRouter: ~Copyable {
         return try new.isPartial()
     }
 
-    /// Number of changes in the group that `match` looked at.
+    /// Number of changes in the group that the last call of `match` evaluated.
     var matchedChanges: Int { matches.count }
 
     func hasMatches(at place: Int) -> Bool { matches.hasMatches(at: place) || hasDepartures(at: place) }

@@ -10,7 +10,7 @@ struct DefinitionEras {
         points = tables.reduce(into: Set<LSN>()) { $0.formUnion($1.turningPoints) }.sorted()
     }
 
-    /// Returns the number of the range in which a transaction was committed.
+    /// Returns the index of the range in which a transaction was committed.
     func number(at lsn: LSN) -> Int {
         // Nearly all transactions are in the last range.
         if let last = points.last, lsn > last { return points.count }

@@ -8,7 +8,7 @@ struct DeliveryAccounts {
     private let deliveries: Counter
     private let delays: Histogram
     private var tables: TableDelays
-    /// Unix time in microseconds at the begin of the turn or at the last delivery, whichever is later.
+    /// Unix time in microseconds at which the turn began or the last delivery was counted, whichever is later.
     private(set) var moment: Int64 = 0
 
     init(_ time: any TimeSource, _ metrics: ProjectMetrics) {
@@ -20,12 +20,13 @@ struct DeliveryAccounts {
 
     mutating func beginTurn() { moment = time.unixMicroseconds() }
 
-    /// Counts deliveries of a change for its table.
+    /// Counts deliveries of a change in the metrics of the change's table.
     mutating func note(_ count: Int, of fingerprint: UInt64, _ relation: Relation) {
         tables.note(count, of: fingerprint, relation)
     }
 
-    /// Counts the deliveries of a part of a transaction, and records their delay since the commit.
+    /// Counts the deliveries of a part of a transaction, and records their delay since the commit. `committed` is the
+    /// commit's Unix time in microseconds.
     mutating func tell(_ delivered: Int, committed: Int64) {
         guard delivered > 0 else { return }
         count(delivered)

@@ -7,10 +7,10 @@ public struct DeliveryReport {
     public let changedSets: [MembershipSet]
     /// Membership sets that the loop must ask PostgreSQL to fill.
     public let unfilledSets: [MembershipSet]
-    /// Tables with a transaction that PostgreSQL takes longer than usual to show. Also tables that the loop passed
-    /// without waiting, because none of its channels listens to them.
+    /// Tables with a transaction that PostgreSQL takes longer than usual to show, and tables that the loop passed
+    /// without waiting because none of its channels listens to them.
     public let held: [HeldTable]
-    /// True once each time that clients have waited for the catalog for the maximum time.
+    /// True if clients have just waited for the catalog for the maximum time. Each wait reports this once.
     public let isTiredOfWaiting: Bool
     /// Policies on which PostgreSQL's decision contradicted the hub's.
     public let contradicted: [PolicyBinding]
@@ -24,13 +24,14 @@ public struct DeliveryReport {
 
 /// Events that a pipeline found in the log since its last report. The loop tells clients about them.
 public struct LogFindings {
-    /// Truncated tables, with the offset of the last truncation.
+    /// Truncated tables (their OIDs), each with the log offset of its last truncation.
     public private(set) var truncated: [UInt32: UInt64] = [:]
-    /// Tables with changes whose values were removed from the log, with the offset of the last such change.
+    /// Tables (their OIDs) with changes whose values were removed from the log, each with the offset of the last such
+    /// change.
     public private(set) var forgotten: [UInt32: UInt64] = [:]
-    /// True if messages to topics were among the changes with removed values.
+    /// True if a message to a topic was among the log's changes whose values were removed.
     public private(set) var hasForgottenMessages = false
-    /// Gaps in history, described in words.
+    /// Descriptions of the gaps in history, for clients.
     public private(set) var gaps: [String] = []
 
     mutating func noteGap(_ reason: String) { gaps.append(reason) }
@@ -54,8 +55,8 @@ public struct DeliveryLosses {
     public let overfull: [UInt32]
     /// Listeners that may have missed a change, because the hub could not find out if it was for them.
     public let unanswered: [UInt32]
-    /// Tables, by listener, whose deletes could not be matched, because the log does not have the deleted rows, or is
-    /// not sure about them.
+    /// Tables, by listener, with deletes that could not be matched, because the log does not have the deleted rows or
+    /// may lack changes of them.
     public let unknownRows: [UInt32: Set<UInt32>]
     /// Listeners that missed a delete because the log has the deleted row without a value that their filter or policy
     /// reads.

@@ -78,7 +78,7 @@ public struct DeliverySources: Sendable {
 
 public typealias DeliveryWatcher = @Sendable (_ stage: String, _ event: String) -> Void
 
-/// Answers to the delivery's questions.
+/// Answers to the questions that a pipeline asked PostgreSQL, the catalog or the log.
 public enum DeliveryEvent: Sendable {
     /// The catalog has a new snapshot (true), or cannot be read now (false).
     case refreshed(ticket: UInt64, Bool)
@@ -90,9 +90,9 @@ public enum DeliveryEvent: Sendable {
     case looked(ticket: UInt64, RowVisibilityAnswer?)
     /// The log's answers about deleted rows.
     case recalled(ticket: UInt64, [RecallAnswer])
-    /// The values of generated columns.
+    /// Values of generated columns, computed by PostgreSQL.
     case computed(ticket: UInt64, [[[GeneratedValue]]])
-    /// Values converted to the types that their columns have now.
+    /// Values that PostgreSQL converted to the types that their columns have now.
     case converted(ticket: UInt64, [ColumnText])
 
     var name: String {

@@ -14,7 +14,7 @@ enum DeliveryStage {
     case computing(ticket: UInt64, GeneratedColumns.Batch, for: Recalled?)
     /// Waits for PostgreSQL to convert values to the current types of their columns.
     case converting(ticket: UInt64, ConversionRequest)
-    /// Waits until the entry's messages to topics are delivered.
+    /// Waits until the loop has delivered the entry's messages to topics.
     case heldByMessages
     /// A rule of the program was broken, so the pipeline has stopped for good.
     case failed

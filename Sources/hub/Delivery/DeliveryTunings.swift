@@ -19,7 +19,7 @@ extension Limits {
     /// Bytes that a turn counts for skipping a segment that contains nothing for any client.
     static let passedSegmentBytes = 32 << 10
 
-    /// Memory that a waiting delivery uses besides its body, in bytes.
+    /// Memory in bytes that is counted for a waiting delivery besides its body.
     static let waitingDeliveryBytes = 160
 
     /// First pause before the hub reads the log again, after the kernel refused a read.

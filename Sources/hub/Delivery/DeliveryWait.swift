@@ -53,7 +53,7 @@ public struct DeliveryWait {
         return .failed
     }
 
-    /// Resets the progress on the current entry, because the entry is done or will be read again.
+    /// Resets the progress on the current log entry, because the entry is done or will be read again.
     mutating func finishEntry() {
         hasCatalog = false
         waitingSince = nil
@@ -65,7 +65,8 @@ public struct DeliveryWait {
     /// Resumes reading after the entry's messages were delivered.
     public mutating func messagesAreDelivered() { if isHeldByMessages { stage = .reading } }
 
-    /// Accepts the log's answer. Returns the request that it answers; nil if the pipeline does not wait for it.
+    /// Accepts the log's answer about rows. Returns the request that it answers; nil if the pipeline does not wait for
+    /// it.
     mutating func recalled(_ ticket: UInt64) -> RecallRequest? {
         guard case .recalling(ticket, let request) = stage else { return nil }
         stage = .reading
@@ -89,14 +90,15 @@ public struct DeliveryWait {
 
     // MARK: The catalog
 
-    /// Waits until all policies can be read. The catalog service retries by itself, and each attempt makes a new
-    /// snapshot.
+    /// Begins to wait until all policies can be read. The catalog service retries by itself, and each attempt makes a
+    /// new snapshot.
     mutating func awaitPolicies(at now: UInt64) {
         begin(.heldByPolicies)
         waits(since: now)
     }
 
-    /// Waits for a catalog that shows the transaction; if `xid` is nil, for a newly read catalog.
+    /// Begins to wait for a catalog that shows the transaction; if `xid` is nil, for a newly read catalog. Returns the
+    /// question to send.
     mutating func awaitCatalog(seeing xid: UInt32?, at now: UInt64) -> CatalogRequest {
         begin(.awaitingCatalog(seeing: xid, unseen: 0))
         waits(since: now)
@@ -107,7 +109,7 @@ public struct DeliveryWait {
         if waitingSince == nil { waitingSince = now }
     }
 
-    /// Records that the current entry needs no newer catalog.
+    /// Records that the current log entry needs no newer catalog.
     mutating func catalogSuffices() { waitingSince = nil }
 
     /// Resumes reading if the catalog was read (`isKnown`). Otherwise the pipeline keeps waiting, and the loop asks
@@ -119,8 +121,8 @@ public struct DeliveryWait {
         waitingSince = nil
     }
 
-    /// Returns the question to ask again; nil if the pipeline does not wait for the catalog, or a question is already
-    /// under way.
+    /// Returns the question to send to the catalog again; nil if the pipeline does not wait for the catalog, or a
+    /// question is already under way.
     ///
     /// - Parameter isCurrent: true if the catalog that was read is up to date. An outdated one does not count as an
     ///   attempt to see the transaction.
@@ -137,8 +139,8 @@ public struct DeliveryWait {
         return CatalogRequest(ticket: question.ask(), xid: xid)
     }
 
-    /// Records a new snapshot, in which the policies could be read. Conversions under way are dropped, because their
-    /// target types are those of the earlier catalog.
+    /// Records the version of a new snapshot, in which the policies could be read. Drops conversions under way, because
+    /// their target types are those of the earlier catalog.
     mutating func hear(_ version: UInt64) {
         question.hear(version)
         switch stage {
@@ -160,15 +162,15 @@ public struct DeliveryWait {
 
     // MARK: Marks and tables
 
-    /// Returns false if the catalog must be read before the changes after the mark. One read serves all loops, and all
-    /// marks of transactions that it shows.
+    /// True if the pipeline may deliver the changes after a mark that policies or grants may have changed. False if the
+    /// catalog must be read first. One read serves all loops, and all marks of transactions that it shows.
     mutating func mayPass(_ mark: CatalogMark, _ catalog: any CatalogSource) -> Bool {
         if hasCatalog || mark.xid != 0 && hasSeen(mark.xid, catalog) { return true }
         return mark.xid != 0 && mark.table != 0 && isUnheard([mark.table], mark.xid)
     }
 
-    /// Returns false if the catalog must show the transaction before policies are evaluated on its rows in the tables.
-    /// These policies may have changed without a mark in the log.
+    /// True if the pipeline may evaluate policies on the transaction's rows in the tables. False if the catalog must
+    /// show the transaction first, because these policies may have changed without a mark in the log.
     mutating func mayPass(_ tables: Set<UInt32>, of xid: UInt32, _ catalog: any CatalogSource) -> Bool {
         hasSeen(xid, catalog) || isUnheard(tables, xid)
     }
@@ -179,11 +181,11 @@ public struct DeliveryWait {
         catalog.isCurrent && catalog.hasSeen(xid) && catalog.snapshot?.version == question.newestVersion
     }
 
-    /// Sets the tables without listeners on this loop whose transactions PostgreSQL does not show yet. The loop does
-    /// not wait for these.
+    /// Sets the tables that have no listeners on this loop and whose transactions PostgreSQL does not show yet. The
+    /// loop does not wait for these.
     public mutating func passOver(unheard tables: Set<UInt32>) { tablesWithoutListeners = tables }
 
-    /// Resumes an entry that waited only for tables that have no listeners on this loop any more.
+    /// Resumes reading at an entry that waited only for tables that have no listeners on this loop any more.
     public mutating func resumeIfUnlistened() {
         guard isHeldByTables, heldTables.isSubset(of: tablesWithoutListeners) else { return }
         stage = .reading

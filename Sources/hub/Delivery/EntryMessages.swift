@@ -6,14 +6,15 @@ import Protocol
 /// Messages to topics in the current entry of the log. No policy applies to them on delivery, so they do not wait for
 /// the catalog.
 struct EntryMessages: ~Copyable {
-    /// True if the entry's messages have been gathered.
+    /// True if the messages of the current log entry have been gathered.
     private(set) var areGathered = false
     private var met = BroadcastGathering()
     private var flaws: FlawLog
 
     init(_ flaws: FlawLog) { self.flaws = flaws }
 
-    /// Gathers the messages of an entry that some channel on this loop receives. The entry begins at offset `first`.
+    /// Gathers those messages of a log entry that some channel on this loop receives. The entry begins at offset
+    /// `first`.
     mutating func gather(
         _ payload: RawSpan, from first: UInt64, _ layouts: MessageLayouts, _ findings: inout LogFindings,
         _ budget: inout TurnBudget, _ hears: (RawSpan, Bool) -> Bool
@@ -50,6 +51,6 @@ struct EntryMessages: ~Copyable {
     /// Removes and returns the gathered messages; nil if there are none.
     mutating func take() -> TurnBroadcasts? { met.take() }
 
-    /// Resets the progress on the current entry, because the entry is done or will be read again.
+    /// Resets the progress on the current log entry, because the entry is done or will be read again.
     mutating func finishEntry() { areGathered = false }
 }

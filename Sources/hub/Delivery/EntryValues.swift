@@ -27,7 +27,7 @@ struct EntryValues {
 
     private var generation: GeneratedColumns
     private var composition = Composition.unknown
-    /// Values of the entry's rows in the types that their columns have now.
+    /// Values of the current entry's rows, converted to the types that their columns have now.
     private var converted: ConvertedRows?
     /// Change for whose row the hub last asked the log, with the era of `RowRecall` when it asked. The answer is valid
     /// only in that era.
@@ -35,7 +35,7 @@ struct EntryValues {
 
     init(_ metrics: ProjectMetrics) { generation = GeneratedColumns(metrics) }
 
-    /// Resets the progress on the current entry, because the entry is done or will be read again.
+    /// Resets the progress on the current log entry, because the entry is done or will be read again.
     mutating func finishEntry() {
         composition = .unknown
         converted = nil
@@ -43,7 +43,8 @@ struct EntryValues {
         generation.settle()
     }
 
-    /// Forgets how to compute generated columns, because names or labels mean something else in the next transaction.
+    /// Forgets how to compute generated columns, because names of columns or labels of enum types mean something else
+    /// in the next transaction.
     mutating func forgetPlans() { generation.forgetPlans() }
 
     /// Adapts to a new catalog. Converted values are dropped, because they have the types of the earlier one.
@@ -64,8 +65,8 @@ struct EntryValues {
     /// True if some binding is on a table with generated columns.
     var isComputing: Bool { generation.isWatching }
 
-    /// Adds a role with which PostgreSQL may compute the table's generated columns. The hub searches the current entry
-    /// for such columns again; the number of its changes stays the same.
+    /// Adds a role with which PostgreSQL may compute the table's generated columns. The hub then searches the current
+    /// entry for such columns again; the entry keeps its number of changes.
     mutating func watch(_ table: UInt32, as role: String) {
         generation.watch(table, as: role)
         composition = .unknown
@@ -76,14 +77,14 @@ struct EntryValues {
     /// Removes and returns the columns, by table, that PostgreSQL could not compute for some row.
     mutating func takeMissed() -> [UInt32: Set<String>] { generation.takeMissed() }
 
-    /// True if the hub has not searched the entry for generated columns yet.
+    /// True if the hub has not searched the current entry for generated columns yet.
     var isUncomposed: Bool { if case .unknown = composition { true } else { false } }
 
-    /// Bytes of the entry with its generated columns; nil if it has none.
+    /// Bytes of the current entry with its generated columns added; nil if it has none.
     var composed: [UInt8]? { if case .composed(let bytes) = composition { bytes } else { nil } }
 
-    /// Adds the values of generated columns to the entry. Returns the rows whose values PostgreSQL must compute first;
-    /// nil if all are known.
+    /// Adds the values of generated columns to the current entry. Returns the rows whose values PostgreSQL must compute
+    /// first; nil if all are known.
     mutating func compose(
         _ feed: borrowing LogFeed, _ schemas: SchemaRegistry, _ snapshot: CatalogSnapshot
     ) throws -> GeneratedColumns.Batch? {
@@ -127,7 +128,8 @@ struct EntryValues {
         }
     }
 
-    /// Returns the questions about the rows. `fill` expects the answers in the same order.
+    /// Returns the questions to PostgreSQL about the batch's generated columns. `fill` expects the answers in the same
+    /// order.
     func requests(_ batch: GeneratedColumns.Batch) -> [GenerationRequest] { generation.requests(batch) }
 
     mutating func fill(_ batch: GeneratedColumns.Batch, _ answers: [[[GeneratedValue]]]) {
@@ -136,7 +138,8 @@ struct EntryValues {
 
     // MARK: Conversion of values
 
-    /// Returns the request to convert values of the current change and of later changes in its entry.
+    /// Returns the request to convert values to the current types of their columns: of the current change, and of later
+    /// changes in its entry.
     static func conversion(
         of payload: RawSpan, after done: UInt32, _ schemas: SchemaRegistry
     ) throws(ByteError) -> ConversionRequest {
@@ -150,6 +153,7 @@ struct EntryValues {
         return request
     }
 
+    /// Stores the values that PostgreSQL converted, for the changes of the current entry.
     mutating func take(_ rows: ConvertedRows) { converted = rows }
 
     // MARK: Earlier rows
@@ -161,7 +165,7 @@ struct EntryValues {
     /// have other names and remembered rows are forgotten.
     func mayAsk(for change: UInt32, in era: UInt64) -> Bool { asked?.change != change || asked?.era != era }
 
-    /// True if an answer of the log is still valid: the era has not changed since the question.
+    /// True if an answer of the log is still valid: the era of `RowRecall` has not changed since the question.
     func counts(in era: UInt64) -> Bool { asked?.era == era }
 
     /// Remembers the rows that the log returned. Returns the rows whose generated columns PostgreSQL must compute
@@ -198,8 +202,8 @@ struct EntryValues {
         }
     }
 
-    /// Treats the requested rows as unread, because this program cannot decode them. The hub tells the affected
-    /// clients.
+    /// Treats the requested rows as unread, because this program cannot decode them. The hub tells the affected clients
+    /// that they may have missed changes.
     private func cannotRecall(_ request: RecallRequest, _ error: any Error, _ router: inout ChangeRouter) {
         Log.shared.error("cannot decode rows found in the event log", [.reason("\(error)")])
         let answers = request.rows.map { _ in RecallAnswer.unread }
@@ -207,14 +211,15 @@ struct EntryValues {
         fill(request, answers, &router)
     }
 
-    /// Stores the rows in the memory, unless the era has changed since the question.
+    /// Stores the found rows in the memory of rows, unless the era of `RowRecall` has changed since the question.
     private func fill(_ request: RecallRequest, _ answers: [RecallAnswer], _ router: inout ChangeRouter) {
         if counts(in: router.recall.era) { router.recall.fill(request, answers) }
     }
 
     // MARK: Completion
 
-    /// Finds the values that a change's images lack, if some client needs them.
+    /// Finds the values that the row images of a change lack, if some client needs them. Returns the first kind of
+    /// value that the hub must get before it can deliver; nil if it can deliver now.
     ///
     /// - Parameters:
     ///   - place: index of the change in the group that was matched.

@@ -3,8 +3,8 @@ import Change
 import Net
 import Protocol
 
-/// Key of an envelope, the text around a change's body. Channels with the same topic, form, ids and view share one
-/// envelope, and so share each frame.
+/// Key by which channels share an envelope, the text around a change's body. Channels with the same topic, form, ids
+/// and view have the same key, and so share each frame.
 struct EnvelopeKey: Hashable {
     var form: EnvelopeForm
     var topic: [UInt8]
@@ -40,9 +40,9 @@ struct EnvelopeTable {
         let key: EnvelopeKey
         let envelope: ChangeEnvelope
         var users: UInt32 = 1
-        /// Number of the body in the frame `plain`.
+        /// Number of the body that the frame `plain` contains.
         var plainBody: UInt64 = 0
-        /// Number of the body in the frame `compressed`.
+        /// Number of the body that the frame `compressed` contains.
         var compressedBody: UInt64 = 0
         var plain: FramePieces?
         var compressed: FramePieces?
@@ -56,6 +56,7 @@ struct EnvelopeTable {
         return entry.envelope
     }
 
+    /// Returns the index of the envelope with this key, for one more user. The first call makes the envelope.
     mutating func take(_ key: EnvelopeKey) -> UInt32 {
         if let known = byKey[key] {
             entries[known]?.users += 1
@@ -66,6 +67,7 @@ struct EnvelopeTable {
         return index
     }
 
+    /// Releases the envelope for one user. The last user's release removes it.
     mutating func release(_ index: UInt32) {
         guard let users = entries[index]?.users else { return }
         assert(users > 0, "an envelope is given back by who took it")

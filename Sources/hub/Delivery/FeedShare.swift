@@ -1,4 +1,4 @@
-/// Number of changes that a feed received, and its limit.
+/// Number of changes that a feed (a request for changes over HTTP) has received, and its limit.
 public struct FeedShare: Sendable, Equatable {
     /// Maximum number of changes; nil if there is no limit.
     public let limit: UInt64?

@@ -1,6 +1,7 @@
 import Diagnostics
 
-/// Quotas of the listeners that are feeds, and a list of the feeds that received changes.
+/// Quotas of the listeners that are feeds (requests for changes over HTTP), and a list of the feeds that received
+/// changes.
 struct FeedShares {
     private var shares: [UInt32: FeedShare] = [:]
     /// Feeds that received changes since the last `takeFed`.
@@ -17,8 +18,8 @@ struct FeedShares {
     mutating func add(_ listener: UInt32, _ share: FeedShare) { shares[listener] = share }
     mutating func remove(_ listener: UInt32) { shares[listener] = nil }
 
-    /// Counts one more change of a feed. Returns true for the feed's first change, and nil if the feed has reached its
-    /// limit.
+    /// Counts one more change for a feed. Returns true if it is the feed's first change, and nil if the feed has
+    /// reached its limit.
     mutating func take(_ listener: UInt32) -> Bool? {
         guard var share = shares[listener] else { preconditionFailure("a feed has its share") }
         let isFirst = share.told == 0

@@ -3,8 +3,8 @@ import Net
 import Protocol
 
 extension HolderBudget.Rules {
-    /// Budget for the conditions and values of filters, each of which has an entry in the predicate index. The hub
-    /// counts them in the text of a join before it parses the filters.
+    /// Rules of the budget for conditions and values of filters, each of which has an entry in the predicate index. The
+    /// hub counts them in the text of a join before it parses the filters.
     public static let filterParts = HolderBudget.Rules(
         limit: Limits.filterParts, ofHolder: Limits.filterPartsOfConnection, few: Limits.fewFilterParts,
         timesForFew: Limits.filterPartsForFew)

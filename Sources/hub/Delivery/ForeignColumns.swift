@@ -6,9 +6,9 @@ import Diagnostics
 /// Columns of a stored schema whose type differs from the table's current type, or whose stored values may have had
 /// another meaning.
 struct ForeignColumns {
-    /// Current columns of the table, by index in the stored schema.
+    /// Columns of the table, as the catalog has them now, by their index in the stored schema.
     let columns: [Int: CatalogColumn]
-    /// Types in which the values were stored, by index in the stored schema.
+    /// OIDs of the types in which the values were stored, by the column's index in the stored schema.
     let formerTypes: [Int: UInt32]
     /// Indices of columns whose stored values may belong to another column, so that the hub must not use them.
     private let unknown: Set<Int>
@@ -19,7 +19,8 @@ struct ForeignColumns {
     let converted: Relation
     let fingerprint: UInt64
 
-    /// Creates the conversion of the columns at `places`. Returns nil if the table has none of these columns any more.
+    /// Creates the conversion of the columns whose indices in the schema are `places`. Returns nil if the table has
+    /// none of these columns any more.
     init?(
         _ relation: Relation, _ places: Set<Int>, of table: CatalogTable, _ identities: ColumnIdentities? = nil,
         at moment: LSN = .zero
@@ -95,7 +96,8 @@ struct ForeignColumns {
     }
 }
 
-/// Request to PostgreSQL to convert values: of the current change, and of later changes in its entry.
+/// Request to PostgreSQL to convert stored values to the current types of their columns: values of the current change,
+/// and of later changes in its entry.
 struct ConversionRequest {
     private struct Place {
         let change: UInt32
@@ -115,7 +117,8 @@ struct ConversionRequest {
 
     var isFull: Bool { questions.count >= Limits.questionBatch || bytes >= Limits.questionBatchBytes }
 
-    /// Adds the next change. `foreign` holds the columns of its schema that need conversion; nil if there are none.
+    /// Adds the values of the next change that need conversion. `foreign` holds the columns of its schema that need
+    /// conversion; nil if there are none.
     mutating func add(_ change: borrowing Change, _ foreign: ForeignColumns?) throws(ByteError) {
         defer { end += 1 }
         guard let foreign else { return }

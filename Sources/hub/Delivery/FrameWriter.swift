@@ -72,7 +72,7 @@ struct FrameWriter: ~Copyable {
         return pieces
     }
 
-    /// Sends the view's body of the current change to a single recipient, in an envelope that only this recipient uses.
+    /// Sends the view's body of the current change to one recipient, in an envelope that only this recipient uses.
     mutating func send(
         _ index: UInt32, _ views: borrowing ViewTable, in envelope: ChangeEnvelope, to recipient: Recipient,
         on sink: any FrameSink
@@ -83,7 +83,7 @@ struct FrameWriter: ~Copyable {
         Self.send(pieces, to: recipient.connection, on: sink)
     }
 
-    /// Sends a body that waited for an answer. Discards the bodies of the current change.
+    /// Sends a body that waited for an answer of PostgreSQL. Discards the bodies of the current change.
     mutating func send(
         body: [UInt8], in envelope: ChangeEnvelope, to recipient: Recipient, on sink: any FrameSink
     ) {
@@ -111,8 +111,8 @@ struct BodyFramer: ~Copyable {
 
     mutating func shrink() { frame.shrink(to: Limits.keptWriterBytes) }
 
-    /// Returns the frame around the body at `place`. `shared` is the same body if the loop already stores it for
-    /// sharing.
+    /// Returns the frame around the body that lies at `place` in `bodies`. `shared` is the same body if the loop
+    /// already stores it for sharing.
     mutating func frame(
         _ place: Range<Int>, of bodies: borrowing ByteWriter, shared: Piece?, _ envelope: ChangeEnvelope,
         compressed: Bool, on sink: any FrameSink

@@ -10,7 +10,8 @@ import Judging
 /// An expression always gives the same value for the same inputs, so the hub remembers values by expression and inputs.
 /// The loop waits at an entry until it knows all values that the entry needs.
 struct GeneratedColumns {
-    /// Column with its inputs. The same key always has the same value.
+    /// Key of a computed value: a generated column and the values of its inputs. The same key always has the same
+    /// value.
     public struct Key: Hashable {
         var column: GeneratedColumn
         var inputs: [String?]
@@ -28,9 +29,9 @@ struct GeneratedColumns {
         }
     }
 
-    /// Tables with bindings, each with the number of bindings by role.
+    /// Tables with bindings (by OID), each with the number of its bindings by role.
     private var watched: [UInt32: [String: Int]] = [:]
-    /// Plans by schema fingerprint; nil if a schema has nothing to compute.
+    /// Plans for adding generated columns, by schema fingerprint; nil if a schema has nothing to compute.
     private var plans: [UInt64: GenerationPlan?] = [:]
     private var relations: [UInt64: Relation] = [:]
     /// Values used recently. When they become too many they move to `olderValues`, whose former content is dropped. No
@@ -61,14 +62,15 @@ struct GeneratedColumns {
         if watched[table]?.isEmpty == true { watched[table] = nil }
     }
 
-    /// Forgets the plans, because the catalog changed. Computed values stay valid.
+    /// Forgets the plans for adding generated columns, because the catalog changed. Computed values stay valid.
     mutating func forgetPlans() {
         plans = [:]
         relations = [:]
         reported = [:]
     }
 
-    /// Returns the schema of changes to which the hub added generated columns.
+    /// Returns the schema with generated columns that has this fingerprint; nil if the fingerprint is not of such a
+    /// schema.
     func relation(_ fingerprint: UInt64) -> Relation? { relations[fingerprint] }
 
     private mutating func plan(
@@ -94,8 +96,8 @@ struct GeneratedColumns {
 
     // MARK: Questions
 
-    /// Adds to the batch all unknown values of the part's rows. Returns false if no row has a generated column to
-    /// compute.
+    /// Adds to the batch all unknown values of generated columns in the part's rows. Returns false if no row has a
+    /// generated column to compute.
     @_lifetime(part: copy part)
     mutating func collect(
         _ part: inout TransactionPart, into batch: inout Batch, _ relations: (UInt64) -> Relation?,
@@ -120,7 +122,7 @@ struct GeneratedColumns {
         }
     }
 
-    /// Adds to the batch all unknown values of whole rows that were found in the log.
+    /// Adds to the batch all unknown values of generated columns in whole rows that were found in the log.
     mutating func collect(
         _ answers: [RecallAnswer], into batch: inout Batch, _ snapshot: CatalogSnapshot
     ) throws(ByteError) {
@@ -132,7 +134,7 @@ struct GeneratedColumns {
 
     private func value(_ key: Key) -> GeneratedValue? { values[key] ?? olderValues[key] }
 
-    /// Returns the questions in the order in which `fill` expects the answers.
+    /// Returns the questions to PostgreSQL about the batch's values, in the order in which `fill` expects the answers.
     func requests(_ batch: Batch) -> [GenerationRequest] {
         GeneratedColumns.order(batch).map { table, columns in
             GenerationRequest(
@@ -166,7 +168,8 @@ struct GeneratedColumns {
         if value == .failed { failed.append(key) }
     }
 
-    /// Ends an entry: forgets failed values, and drops the older values if there are too many.
+    /// Ends a log entry: forgets values that PostgreSQL failed to compute, and drops the older values if there are too
+    /// many.
     mutating func settle() {
         for key in failed {
             values[key] = nil
@@ -181,7 +184,8 @@ struct GeneratedColumns {
 
     // MARK: Composed changes
 
-    /// Returns the part with generated columns added: the same changes in the same order. All values must be known.
+    /// Returns the part of a transaction with generated columns added: the same changes in the same order. All values
+    /// must be known.
     @_lifetime(part: copy part)
     mutating func compose(
         _ part: inout TransactionPart, _ relations: (UInt64) -> Relation?, _ snapshot: CatalogSnapshot

@@ -23,9 +23,9 @@ struct GenerationPlan {
     let source: Relation
     /// Schema of the rows with generated columns.
     let relation: Relation
-    /// Fingerprint that stands for `relation`; it differs for other expressions.
+    /// Fingerprint that identifies `relation`. It also covers the generated columns' types and expressions.
     let fingerprint: UInt64
-    /// Origin of each column of `relation`, in order.
+    /// Origin of each column of `relation` (sent in the log, or computed), in order.
     let parts: [Part]
     let computed: [Computed]
 
@@ -65,7 +65,8 @@ struct GenerationPlan {
             self.unreadable = unreadable
         }
 
-        /// Adds all columns. A generated column precedes the first sent column that follows it in the table.
+        /// Adds all columns of the schema with generated columns. A generated column precedes the first sent column
+        /// that follows it in the table.
         mutating func addAll() {
             var rest = table.computed.filter { source.column(named: table.columns[$0].name) == nil }[...]
             for (place, column) in source.columns.enumerated() {
@@ -100,8 +101,8 @@ struct GenerationPlan {
                     isComputed: true))
         }
 
-        /// Returns the expression's input columns. Returns nil if the schema lacks one of them or has it with another
-        /// type, or if one has an unreadable type.
+        /// Returns the columns that the generated column's expression reads. Returns nil if the schema lacks one of
+        /// them or has it with another type, or if one has an unreadable type.
         private func inputs(of generation: ColumnGeneration) -> [(place: Int, column: CatalogColumn)]? {
             let foreign = table.foreignColumns(of: source)
             var inputs: [(place: Int, column: CatalogColumn)] = []
@@ -116,7 +117,7 @@ struct GenerationPlan {
     }
 }
 
-/// Row images of a change, as source of the inputs of generated columns.
+/// Row images of a change, from which the inputs of generated columns are read.
 struct GenerationInputs {
     private let new: [UInt8]?
     private let old: [UInt8]?
@@ -142,7 +143,8 @@ struct GenerationInputs {
         oldImage = .none
     }
 
-    /// Returns the texts of a column's inputs in an image, with nil for NULL. Returns nil if the image lacks one input.
+    /// Returns the texts of a generated column's inputs in an image, with nil for NULL. Returns nil if the image lacks
+    /// one input.
     func texts(_ computed: GenerationPlan.Computed, _ plan: GenerationPlan, isOld: Bool) -> [String?]? {
         var texts: [String?] = []
         for place in computed.places {
@@ -173,8 +175,8 @@ struct GenerationInputs {
         }
     }
 
-    /// Returns an image as a row of the plan's relation. An unknown value is marked as unchanged, so that it is not
-    /// sent.
+    /// Returns the old or new image as a row of the plan's `relation`, with the values of generated columns. An unknown
+    /// value is marked as unchanged, so that it is not sent.
     func image(
         isOld: Bool, _ plan: GenerationPlan, _ values: [GeneratedValue?]
     ) -> [UInt8] {

@@ -27,11 +27,11 @@ public final class Holder {
     public var answers: [AskedTerm: AskedAnswer] = [:]
     /// Policies by the identity of their `PolicyBinding`. Each is ready or waits for its memberships.
     public var policies: [ObjectIdentifier: ActivePolicy] = [:]
-    /// Policies of the holder in the order of their numbers, so that all runs are alike.
+    /// Policies of the holder, sorted by number, so that every run of the program has the same order.
     public var heldInOrder: [ActivePolicy] { policies.values.sorted { $0.number < $1.number } }
-    /// Ticket of the question about the claims that is under way.
+    /// Ticket of the open question to PostgreSQL about terms that depend on the claims alone.
     public var ticket: UInt64 = 0
-    /// Channels that wait for the answer to the question about the claims.
+    /// Indices of the channels that wait for the answer to the question with `ticket`.
     public var waiters: Set<UInt32> = []
 
     init(_ key: Key, _ subject: PolicySubject, number: UInt32) {
@@ -48,14 +48,14 @@ public final class ActivePolicy {
     public let sets: [MembershipSet]
     /// Index of the policy in `ActivePolicies`.
     public let number: UInt32
-    /// Predicate that decides on rows; nil until the memberships are known.
+    /// Predicate that decides which rows the holder sees; nil until the memberships are known.
     public var predicate: Predicate?
-    /// True if the holder was released or a newer policy has replaced this one. The policy is removed with its last
-    /// binding.
+    /// True if the holder was released or a newer policy has replaced this one. The policy is removed once no binding
+    /// uses it.
     public var isRetired = false
     /// True if some channel waits until the policy's memberships are known.
     public var isAwaited: Bool { sets.contains(where: \.isAwaited) }
-    /// Channels with bindings under the policy, each with the number of these bindings.
+    /// Indices of the channels with bindings under the policy, each with the number of these bindings.
     public var places: [UInt32: Int] = [:]
 
     public init(_ binding: PolicyBinding, _ residual: Residual, _ sets: [MembershipSet], number: UInt32) {
@@ -90,6 +90,7 @@ public struct HolderTable {
 
     public init() {}
 
+    /// Returns the holder with these claims, for one more channel. Calls `make` to make a new one if there is none.
     public mutating func take(_ claims: Claims, make: (UInt32) -> PolicySubject) -> Holder {
         let key = Holder.Key(claims)
         if let number = numbers[key], let known = holders[number] {

@@ -48,7 +48,7 @@ public final class HolderBudget: Sendable {
         return HolderBudget(rules, of: self, held, refusals)
     }
 
-    /// Reserves `count` more for a connection that already holds `held`. Throws if a limit is reached.
+    /// Reserves `count` more objects for a connection that already holds `held`. Throws if a limit is reached.
     public func take(_ count: Int, of held: Int) throws(Refusal) {
         assert(held >= 0, "nobody holds less than nothing")
         guard count > 0 else { return }
@@ -61,7 +61,7 @@ public final class HolderBudget: Sendable {
         self.held.add(Int64(count))
     }
 
-    /// Releases `count` of the `held` that a connection has.
+    /// Releases `count` of the `held` objects that a connection has reserved.
     public func give(back count: Int, of held: Int) {
         guard count > 0 else { return }
         assert(count <= held, "nobody gives back more than was taken")

@@ -3,11 +3,11 @@ import Change
 import Diagnostics
 import EventLog
 
-/// Use of the log by memberships: applies transactions, and removes the effects of later ones from PostgreSQL's
-/// answers.
+/// Part of the membership sets that reads the log: it applies transactions, and removes the effects of later ones from
+/// PostgreSQL's answers.
 extension LiveMemberships {
-    /// Applies an entry's effect on memberships before the entry's rows are delivered. Policies use the memberships at
-    /// the end of the transaction for all of its rows.
+    /// Applies the effect of a log entry on the membership sets before the entry's rows are delivered. Policies use the
+    /// memberships at the end of the transaction for all of its rows.
     mutating func apply(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, _ schemas: inout SchemaRegistry
     ) throws {
@@ -34,7 +34,8 @@ extension LiveMemberships {
         noteRelation(fingerprint, relation, foreign: schemas.unsure(relation))
     }
 
-    /// Applies the later parts of a transaction in advance. The pipeline reads these parts again to deliver their rows.
+    /// Applies the later parts of a transaction to the sets in advance. The pipeline reads these parts again to deliver
+    /// their rows.
     private mutating func applyLaterParts(
         _ feed: borrowing LogFeed, of first: EventLogEntry, _ schemas: inout SchemaRegistry
     ) throws {
@@ -52,7 +53,7 @@ extension LiveMemberships {
     }
 
     /// Removes the effects of transactions after the current one from PostgreSQL's answers, once the log has all
-    /// transactions that an answer contains. Returns the sets that decisions can use now.
+    /// transactions that an answer contains. Returns the membership sets that decisions can use now.
     mutating func settleFills(
         _ feed: inout LogFeed?, coveredUpTo position: () -> LSN, _ now: UInt64, _ schemas: inout SchemaRegistry
     ) -> [MembershipSet] {
@@ -74,8 +75,8 @@ extension LiveMemberships {
         return unwound(coveredUpTo: covered, now, isLost: !isWhole)
     }
 
-    /// Removes the effects of the log's later transactions from the answers. Returns false if too much of the log would
-    /// have to be read, or it has a gap.
+    /// Removes the effects of the log's later transactions from PostgreSQL's answers. Returns false if too much of the
+    /// log would have to be read, or it has a gap.
     private mutating func unwind(_ feed: borrowing LogFeed, _ schemas: inout SchemaRegistry) throws -> Bool {
         beginUnwinding()
         var left = Limits.membershipUnwindBytes

@@ -13,7 +13,7 @@ public struct LiveMemberships: ~Copyable {
     private var users: [UInt32: Int] = [:]
     private var fillings = MembershipFilling.Desk()
     private var index = MembershipIndex()
-    /// Progress of the sets on the current transaction of the log.
+    /// Progress in applying the current transaction of the log to the sets.
     private(set) var progress = MembershipProgress()
     private var passed = PassedTransactions()
     /// True if a table changed so that some of its sets are no longer valid.
@@ -59,8 +59,8 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Sets
 
-    /// Returns the holder's set for a membership. If it is a new one, the caller must ask PostgreSQL to fill it.
-    /// `table` is the membership's table in the catalog.
+    /// Returns the holder's set of keys for a membership, for one more user. If the set is new, the caller must ask
+    /// PostgreSQL to fill it. `table` is the membership's table in the catalog.
     public mutating func take(
         _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, followedSince: LSN,
         unknownPast: UnknownPast = .none
@@ -83,6 +83,7 @@ public struct LiveMemberships: ~Copyable {
         return set
     }
 
+    /// Releases the set for one user. The last user's release removes it.
     public mutating func release(_ set: MembershipSet) {
         assert(users[set.number, default: 0] > 0, "a set is given back by who took it")
         let left = (users[set.number] ?? 1) - 1
@@ -100,8 +101,9 @@ public struct LiveMemberships: ~Copyable {
         metrics.membershipSets.add(-1)
     }
 
-    /// Declares a table. If its columns changed, re-adds the sets that read only unchanged columns. The other sets
-    /// match nothing any more: their holders need new policies before the loop reads on.
+    /// Replaces the table's columns in the membership index. After a change of columns, adds the sets again whose own
+    /// columns are unchanged. The other sets match nothing any more: their holders need new policies before the loop
+    /// reads on.
     private mutating func declare(_ table: CatalogTable) {
         guard index.declare(table) else { return }
         for number in sets.indices {
@@ -115,7 +117,7 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    /// Returns true if a table change made some set invalid since the last call.
+    /// Returns true if a change of a table's columns made some set invalid since the last call.
     mutating func takeReplacement() -> Bool {
         defer { hasReplaced = false }
         return hasReplaced
@@ -126,7 +128,7 @@ public struct LiveMemberships: ~Copyable {
     /// True if some channel waits for a set for which PostgreSQL has not been asked yet.
     public var hasUnfilled: Bool { !unfilled.isEmpty }
 
-    /// Removes and returns the sets for which the loop must ask PostgreSQL.
+    /// Removes and returns the sets that the loop must ask PostgreSQL to fill.
     mutating func takeUnfilled() -> [MembershipSet] {
         defer { unfilled = [] }
         // A set may be listed twice, if it was discarded twice. PostgreSQL is asked once, because only one answer would
@@ -136,8 +138,8 @@ public struct LiveMemberships: ~Copyable {
             .filter { $0.state == .filling && !$0.isUnwound }
     }
 
-    /// Stores PostgreSQL's answers for sets. Returns the sets that decisions can use now. The hub asks again for the
-    /// others.
+    /// Stores PostgreSQL's answers in the sets that wait for them. Returns the sets that decisions can use now. The hub
+    /// asks again for the others.
     public mutating func fill(
         _ answers: [(filling: MembershipFilling, answer: MembershipFill)], at now: UInt64
     ) -> [MembershipSet] {
@@ -164,7 +166,8 @@ public struct LiveMemberships: ~Copyable {
         return settled
     }
 
-    /// Records that PostgreSQL gave no answer. Returns the set; the hub asks for it again when it is needed.
+    /// Records that PostgreSQL did not answer the question to fill a set. Returns the set; the hub asks for it again
+    /// when it is needed.
     public func unanswered(_ filling: MembershipFilling) -> MembershipSet? {
         guard let set = set(awaiting: filling) else { return nil }
         set.isUnanswered()
@@ -228,7 +231,8 @@ public struct LiveMemberships: ~Copyable {
 
     mutating func pass(_ xid: UInt32) { passed.note(xid) }
 
-    /// Begins a transaction. Sets that contain later transactions cannot decide about its rows.
+    /// Begins a transaction of the log. Finds the sets that contain later transactions and so cannot decide about its
+    /// rows.
     mutating func begin(_ info: TransactionInfo) {
         guard !mayBeAhead.isEmpty else { return }
         for number in mayBeAhead.sorted() {
@@ -238,8 +242,8 @@ public struct LiveMemberships: ~Copyable {
         }
     }
 
-    /// Applies the rest of a part. If a schema is unknown, stops there and returns its fingerprint: the caller then
-    /// calls `noteRelation` and calls this again.
+    /// Applies the rest of a part of a transaction to the sets. If a schema is unknown, stops there and returns its
+    /// fingerprint: the caller then calls `noteRelation` and calls this again.
     @_lifetime(part: copy part)
     mutating func apply(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -274,15 +278,15 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Unwinding
 
-    /// True if the log now has every transaction in some waiting answer. The hub should then read ahead, to remove
-    /// later transactions from that answer.
+    /// True if the log now has every transaction in some waiting answer of PostgreSQL. The hub should then read ahead,
+    /// to remove later transactions from that answer.
     func mayUnwind(coveredUpTo position: LSN) -> Bool {
         unwinding.contains { sets[$0]?.mayUnwind(coveredUpTo: position.rawValue) ?? false }
     }
 
     public var isUnwinding: Bool { !unwinding.isEmpty }
 
-    /// True if some answer has waited for the maximum time to have later transactions removed.
+    /// True if some answer of PostgreSQL has waited for the maximum time to have later transactions removed.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }
@@ -291,8 +295,8 @@ public struct LiveMemberships: ~Copyable {
         for number in unwinding { sets[number]?.beginUnwinding() }
     }
 
-    /// Removes the effects of a later transaction from the answers that contain it. Returns the fingerprint of an
-    /// unknown schema, as `apply` does.
+    /// Removes the effects of a later transaction from those answers of PostgreSQL that contain it. If a schema is
+    /// unknown, stops there and returns its fingerprint, as `apply` does.
     @_lifetime(part: copy part)
     mutating func unwind(_ part: inout TransactionPart, _ schemas: SchemaRegistry) throws(ByteError) -> UInt64? {
         let (xid, lsn) = (part.xid, part.commitLSN.rawValue)
@@ -311,7 +315,7 @@ public struct LiveMemberships: ~Copyable {
         return unknown
     }
 
-    /// Ends the reading ahead; `isLost` is true if it failed. Returns the sets that decisions can use now.
+    /// Ends the reading ahead in the log; `isLost` is true if it failed. Returns the sets that decisions can use now.
     mutating func unwound(coveredUpTo position: LSN, _ now: UInt64, isLost: Bool) -> [MembershipSet] {
         var settled: [MembershipSet] = []
         for number in unwinding.sorted() {
@@ -330,8 +334,8 @@ public struct LiveMemberships: ~Copyable {
 
     // MARK: Progress
 
-    /// Begins to apply the current entry. Returns false if there is nothing to apply: no sets exist, or the effect was
-    /// already applied with the transaction's first part.
+    /// Begins to apply the current log entry to the sets. Returns false if there is nothing to apply: no sets exist, or
+    /// the effect was already applied with the transaction's first part.
     mutating func beginEntry(_ info: TransactionInfo) -> Bool {
         guard progress.begin(info) else { return false }
         pass(info.xid)
@@ -348,12 +352,12 @@ public struct LiveMemberships: ~Copyable {
         progress.partsAreLost()
     }
 
-    /// Ends an entry. If the transaction has no further parts, ends the transaction too.
+    /// Ends a log entry. If the transaction has no further parts, ends the transaction too.
     mutating func finish(_ entry: EventLogEntry) {
         progress.finishEntry(endsTransaction: entry.kind == .transaction && !entry.isContinued)
     }
 
-    /// Forgets the progress, because the log is opened again.
+    /// Forgets which entry was applied, because the log is opened again.
     mutating func forgetProgress() { progress = MembershipProgress() }
 
     /// Checks which sets are valid for the current transaction. A set that was filled after the transaction began may
@@ -363,16 +367,16 @@ public struct LiveMemberships: ~Copyable {
     }
 }
 
-/// Progress of membership sets on the current transaction of the log.
+/// Record of what was applied to the membership sets of the current transaction of the log.
 struct MembershipProgress {
-    /// True if the effect of the current entry has been applied.
+    /// True if the effect of the current log entry on the sets has been applied.
     private(set) var hasApplied = false
     /// Transaction of the current entry, if its effect has been applied; nil otherwise.
     private(set) var begun: TransactionInfo?
     /// True if the effects of the transaction's later parts have already been applied.
     private(set) var isAheadOfParts = false
 
-    /// Begins an entry. Returns false if its effect was applied with an earlier part of its transaction.
+    /// Begins a log entry. Returns false if its effect was already applied with an earlier part of its transaction.
     mutating func begin(_ info: TransactionInfo) -> Bool {
         (hasApplied, begun) = (true, info)
         return !isAheadOfParts
@@ -380,7 +384,7 @@ struct MembershipProgress {
 
     mutating func applyLaterParts() { isAheadOfParts = true }
 
-    /// Records that the later parts could not be applied. The entry is applied again.
+    /// Records that the later parts could not be applied to the sets. The entry is applied again.
     mutating func partsAreLost() { (hasApplied, isAheadOfParts) = (false, false) }
 
     mutating func finishEntry(endsTransaction: Bool) {

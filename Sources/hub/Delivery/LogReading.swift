@@ -9,15 +9,15 @@ struct LogReading {
 
     init(from start: EventLogPosition?) { place = ReadingPlace(from: start) }
 
-    /// Records that the log can be read again, which ends an earlier trouble.
+    /// Records that the log could be read, which ends an earlier trouble.
     mutating func hasRead(at now: UInt64) {
         guard let lasted = health.hasRead(at: now) else { return }
         Log.shared.info("the hub can read the event log again", [.duration(lasted)])
     }
 
-    /// Gives up as little as possible after a read error: nothing if the kernel refuses for now, the entries that
-    /// retention deleted, or the rest of a damaged segment. The hub tells the clients that miss changes. Returns true
-    /// if changes are skipped.
+    /// Decides what to give up after a read error, as little as possible: nothing if the kernel refuses for now, the
+    /// entries that retention deleted, or the rest of a damaged segment. The hub tells the clients that miss changes.
+    /// Returns true if changes are skipped.
     mutating func failed(_ error: any Error, in segment: UInt64, at now: UInt64) -> Bool {
         switch ReadingTrouble(error) {
         case .transient: isRefused(error, at: now)
@@ -58,7 +58,7 @@ struct LogReading {
         }
     }
 
-    /// Returns a reason without paths, because any client that can reach the port can read it.
+    /// Returns the reason for a read error without file paths, because any client that can reach the port can read it.
     private static func words(for error: any Error) -> String {
         let code: Int32? =
             switch error {

@@ -1,7 +1,7 @@
 /// View in which a member sees a change.
 struct Seen {
     let view: UInt32
-    /// View without the old row; nil unless `question` asks PostgreSQL if the member may see the old row.
+    /// Index of the view without the old row; nil unless `question` asks PostgreSQL if the member may see the old row.
     var masked: UInt32?
     var question: PendingQuestion?
 
@@ -16,7 +16,7 @@ struct MatchedChannel {
     var isDeparture = false
     var certain: BindingSet = 0
     var deferredBindings: [DeferredBinding] = []
-    /// Index of the channel's previous entry for the same change, with another view.
+    /// Index in `MatchedChannels` of the channel's previous entry for the same change, with another view.
     let earlier: UInt32?
 }
 
@@ -40,7 +40,7 @@ struct MatchedChannels {
         assert(all[place].listener == member.listener, "a binding is its own channel's")
     }
 
-    /// Adds a departure: the row was in the member's view before an update. The client is notified unless the row is
+    /// Adds a departure: an update of a row that was in the member's view. The client is notified unless the row is
     /// still in its view. The caller must have added all matches of the new row before.
     mutating func depart(
         _ member: Member, _ view: UInt32, _ question: PendingQuestion?, _ recipients: inout [Recipient],

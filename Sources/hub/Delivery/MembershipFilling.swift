@@ -9,7 +9,7 @@ public struct MembershipFilling: Hashable, Sendable {
     let set: UInt32
     private let serial: UInt64
 
-    /// Generator of these identities, unique on one loop.
+    /// Generator of filling identities, which are unique on one loop.
     struct Desk {
         private var last: UInt64 = 0
 
@@ -25,8 +25,8 @@ public struct MembershipFilling: Hashable, Sendable {
     }
 }
 
-/// State of a set while PostgreSQL fills it: the effects that the log showed since the question, and PostgreSQL's
-/// answer while it still contains later transactions than the log's.
+/// State of a set while PostgreSQL fills it. It holds the effects of transactions that the loop has read since the
+/// question, and PostgreSQL's answer while that contains later transactions than the loop has read.
 struct PendingFill {
     private struct Delta {
         var xid: UInt32
@@ -38,7 +38,7 @@ struct PendingFill {
     private struct Answer {
         let rows: FilledMembership
         var ahead: [(key: [UInt8]?, change: Int)] = []
-        /// True if some later transaction does not show the old row, so that its effect cannot be removed.
+        /// True if some later transaction lacks its old row, so that its effect cannot be removed from the answer.
         var lacksOldRow = false
         let since: UInt64
     }
@@ -62,20 +62,20 @@ struct PendingFill {
 
     /// True if an answer waits until the log has every transaction in it.
     var isAnswered: Bool { answer != nil }
-    /// True if so many effects are stored that asking PostgreSQL again is cheaper.
+    /// True if so many effects of transactions are stored that asking PostgreSQL again is cheaper.
     var hasTooManyDeltas: Bool { deltas.count > Limits.maximumMembershipDeltas }
 
-    /// Records that PostgreSQL is asked. Returns false if a question is already under way.
+    /// Records that the hub asks PostgreSQL to fill the set. Returns false if a question is already under way.
     mutating func ask() -> Bool {
         defer { isAsked = true }
         return !isAsked
     }
 
-    /// Records that PostgreSQL gave no answer.
+    /// Records that PostgreSQL did not answer the question to fill the set.
     mutating func isUnanswered() { isAsked = false }
 
-    /// True if the answer contains all transactions that the loop had read before the question. `firstUnseen` is the
-    /// number of the first transaction that the answer does not contain.
+    /// True if PostgreSQL's answer contains all transactions that the loop had read before the question. `firstUnseen`
+    /// is the number of the first transaction that the answer does not contain.
     func isComplete(firstUnseen: Int) -> Bool { passed <= firstUnseen }
 
     /// Stores the effect of a transaction that the loop reads while the set is being filled.
@@ -95,15 +95,16 @@ struct PendingFill {
     /// Keeps an answer that contains transactions which the loop has not reached in the log.
     mutating func keep(_ rows: FilledMembership, at now: UInt64) { answer = Answer(rows: rows, since: now) }
 
-    /// True if an answer waits and the log has every transaction in it.
+    /// True if an answer of PostgreSQL waits and the log has every transaction in it.
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { answer.map { $0.rows.position.rawValue <= covered } ?? false }
 
-    /// True if an answer has waited for the maximum time.
+    /// True if an answer of PostgreSQL has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         answer.map { now > $0.since + Limits.membershipUnwindPatience.wholeNanoseconds } ?? false
     }
 
-    /// Begins to read the log ahead, from the current transaction on.
+    /// Begins to collect the effects of later transactions, while the loop reads the log ahead from the current
+    /// transaction.
     mutating func beginUnwinding() {
         answer?.ahead = []
         answer?.lacksOldRow = false
@@ -121,7 +122,8 @@ struct PendingFill {
         self.answer?.ahead.append((change.key, -change.change))
     }
 
-    /// Removes and returns the answer, with the effects to remove from it; `ahead` is nil if these are not known.
+    /// Removes and returns PostgreSQL's answer, with the effects to remove from it; `ahead` is nil if these are not
+    /// known.
     mutating func takeAnswer() -> (rows: FilledMembership, ahead: [(key: [UInt8]?, change: Int)]?)? {
         defer { answer = nil }
         return answer.map { ($0.rows, $0.lacksOldRow ? nil : $0.ahead) }

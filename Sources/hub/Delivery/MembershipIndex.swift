@@ -6,8 +6,8 @@ import Judging
 import Matching
 import Policy
 
-/// Index that finds the membership sets that a row concerns. Each set is a predicate over its table, so the index works
-/// like the one for subscriptions.
+/// Index that finds the membership sets to which a row adds or removes a key. Each set is a predicate over its table,
+/// so the index works like the one for subscriptions.
 struct MembershipIndex: ~Copyable {
     private struct Handles {
         var arrival: PredicateIndex.Handle
@@ -18,7 +18,7 @@ struct MembershipIndex: ~Copyable {
     enum Effect {
         /// The change added (1) or removed (-1) a row with this key.
         case row(set: UInt32, key: [UInt8]?, Int)
-        /// The change does not show its effect on the set.
+        /// The change lacks the values that would show its effect on the set.
         case unreadable(set: UInt32)
         case truncated(table: UInt32?)
     }
@@ -54,7 +54,8 @@ struct MembershipIndex: ~Copyable {
         departures.remove(handles.departure)
     }
 
-    /// Declares a table. Returns true if its columns changed: the caller must then add its sets again.
+    /// Replaces the table's columns in the index. Returns true if they changed: the caller must then add the table's
+    /// sets again.
     mutating func declare(_ table: CatalogTable) -> Bool {
         let known = tables[table.oid]
         if known === table { return false }
@@ -78,8 +79,8 @@ struct MembershipIndex: ~Copyable {
 
     // MARK: Changes
 
-    /// Adds the effects of the rest of a part. If a schema is unknown, stops there and returns its fingerprint: the
-    /// caller then calls `noteRelation` and calls this again.
+    /// Adds to `effects` what the remaining changes of a part do to the sets. If a schema is unknown, stops there and
+    /// returns its fingerprint: the caller then calls `noteRelation` and calls this again.
     @_lifetime(part: copy part)
     mutating func gather(
         _ part: inout TransactionPart, _ schemas: SchemaRegistry, _ sets: Slots<MembershipSet>,
@@ -105,8 +106,8 @@ struct MembershipIndex: ~Copyable {
         }
     }
 
-    /// Returns effects by which the table's sets are filled again, because the values of one of its changes were
-    /// removed from the log.
+    /// Returns an `unreadable` effect for each set of the table, so that it is filled again, because the values of one
+    /// of the table's changes were removed from the log.
     private static func forgotten(_ table: UInt32?, _ sets: Slots<MembershipSet>) -> [Effect] {
         sets.indices.filter { sets[$0]?.held.membership.table == table }.map { .unreadable(set: $0) }
     }
@@ -116,7 +117,8 @@ struct MembershipIndex: ~Copyable {
             || !arrived.asking(of: place).isEmpty || !departed.asking(of: place).isEmpty
     }
 
-    /// Gathers removed rows before added ones. The effects of a row that stays in a set then cancel out.
+    /// Adds to `effects` what one change does to the sets, removed rows before added ones. The effects of a row that
+    /// stays in a set then cancel out.
     private func gather(
         _ change: borrowing Change, _ relation: Relation, at place: Int, _ sets: Slots<MembershipSet>,
         into effects: inout [Effect]

@@ -58,7 +58,7 @@ public final class MembershipSet {
     /// Columns of the table that the set reads, as the catalog had them when the set was made.
     var columns: [CatalogColumn] { MembershipSet.columns(held, of: table) }
 
-    /// True if the table, as another catalog snapshot has it, gives the same keys.
+    /// True if the columns that the set reads are the same in this version of its table, so that the set stays valid.
     public func stands(on other: CatalogTable) -> Bool {
         table === other || table.oid == other.oid && columns == MembershipSet.columns(held, of: other)
     }
@@ -78,20 +78,20 @@ public final class MembershipSet {
 
     // MARK: Channels and policies
 
-    /// Channels that wait for the set, in the order of their indices, so that all runs are alike.
+    /// Channels that wait for the set, sorted by index, so that every run of the program has the same order.
     public var waitersInOrder: [UInt32] { audience.waiters.sorted() }
     public var isAwaited: Bool { !audience.waiters.isEmpty }
-    /// Policies that use the set, in the order of their numbers, so that all runs are alike.
+    /// Policies that use the set, sorted by number, so that every run of the program has the same order.
     public var usersInOrder: [ActivePolicy] { audience.usersInOrder }
 
     /// Adds a channel to those that wait for the set.
     public func await(by place: UInt32) { audience.await(by: place) }
 
-    /// Removes and returns the channels that waited, because the set is settled.
+    /// Removes and returns the channels that waited for the set.
     public func takeWaiters() -> [UInt32] { audience.takeWaiters() }
 
-    /// Records which channels joined before the set was filled: those that wait and for which `isServed` is true, and
-    /// `others`. The hub must tell them about changes on which the set cannot decide.
+    /// Records the channels that joined before the set was filled: those that wait and for which `isServed` is true,
+    /// and `others`. The hub must tell them about changes on which the set cannot decide.
     public func owe(_ isServed: (UInt32) -> Bool, and others: Set<UInt32>) { audience.owe(isServed, and: others) }
 
     /// True if the channel joined before the set was filled.
@@ -110,14 +110,13 @@ public final class MembershipSet {
     public var filling: MembershipFilling? { pending.filling }
     /// WAL position from which the log has every change of the table.
     public var followedSince: UInt64 { validity.followedSince }
-    /// True if the set contains later transactions than the current one, and the members at the current one are not
-    /// known.
+    /// True if the set contains later transactions than the current one, and the keys at the current one are not known.
     public var isTooNew: Bool { validity.measure == .tooNew }
 
-    /// Records that PostgreSQL is asked for the set. Returns false if a question is under way or is not needed.
+    /// Records that the hub asks PostgreSQL to fill the set. Returns false if a question is under way or is not needed.
     func ask() -> Bool { !isSettled && pending.ask() }
 
-    /// Records that PostgreSQL gave no answer.
+    /// Records that PostgreSQL did not answer the question to fill the set.
     func isUnanswered() { pending.isUnanswered() }
 
     /// Empties the set, so that PostgreSQL can fill it again.
@@ -134,8 +133,8 @@ public final class MembershipSet {
         audience.owedAreTold()
     }
 
-    /// Stores PostgreSQL's answer. Returns false if the hub must ask again, because PostgreSQL did not see a
-    /// transaction that the loop had read before. `firstUnseen` is the number of the first such transaction.
+    /// Stores PostgreSQL's answer. `firstUnseen` is the number of the first transaction that the answer does not
+    /// contain. Returns false if the loop had read that transaction before it asked, so that the hub must ask again.
     public func fill(_ rows: FilledMembership, firstUnseen: Int, at now: UInt64) -> Bool {
         assert(state == .filling && !isUnwound, "an answer is to what is being asked")
         guard pending.isComplete(firstUnseen: firstUnseen) else { return false }
@@ -159,6 +158,7 @@ public final class MembershipSet {
         assert(!isUnwound, "nothing is left to be counted")
     }
 
+    /// Ends the filling without keys: `end` is `failed` or `left`.
     public func giveUp(_ end: State) {
         assert(end == .failed || end == .left, "giving up is an end")
         forget()
@@ -168,16 +168,17 @@ public final class MembershipSet {
 
     // MARK: Unwinding
 
-    /// True if an answer waits until the log has every transaction in it.
+    /// True if an answer of PostgreSQL waits until the log has every transaction in it.
     var isUnwound: Bool { pending.isAnswered }
 
-    /// True if an answer waits and the log has every transaction in it.
+    /// True if an answer of PostgreSQL waits and the log has every transaction in it.
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { pending.mayUnwind(coveredUpTo: covered) }
 
-    /// True if an answer has waited for the maximum time.
+    /// True if an answer of PostgreSQL has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool { pending.isTiredOfUnwinding(now) }
 
-    /// Begins to read the log ahead, from the current transaction on.
+    /// Begins to collect the effects of later transactions, while the loop reads the log ahead from the current
+    /// transaction.
     func beginUnwinding() { pending.beginUnwinding() }
 
     /// Records the effect of a later transaction, if the waiting answer contains it. A `change` of nil means that the
@@ -216,8 +217,8 @@ public final class MembershipSet {
 
     // MARK: Following
 
-    /// Begins a transaction. Returns true if policies that use the set must be evaluated differently from this
-    /// transaction on: the set may contain later transactions, so that the members at this one are not known.
+    /// Begins a transaction of the log. Returns true if policies that use the set must be evaluated differently from
+    /// this transaction on: the set may contain later transactions, so that the keys at this one are not known.
     func begin(xid: UInt32, at lsn: UInt64) -> Bool {
         assert(state != .filling || validity.measure == .exact, "what is being asked is a measure of nothing")
         let before = validity.measure
@@ -246,7 +247,7 @@ public final class MembershipSet {
         }
     }
 
-    /// True if so many effects are stored that asking PostgreSQL again is cheaper.
+    /// True if so many effects of transactions are stored that asking PostgreSQL again is cheaper.
     var hasTooManyDeltas: Bool { pending.hasTooManyDeltas }
 
     /// Removes all rows, because the table was truncated. Returns true if the set had rows.

@@ -1,7 +1,7 @@
 import Catalog
 import Change
 
-/// Record of the transactions for which a filled membership set is valid, as the loop reads the log.
+/// Record of which transactions a filled membership set is valid for.
 struct MembershipValidity {
     /// Validity of a set for the current transaction.
     enum Measure {
@@ -10,13 +10,14 @@ struct MembershipValidity {
         /// The transaction was committed before the log followed the membership's table. PostgreSQL decides, as for
         /// tables that are not followed.
         case notYetFollowed
-        /// The set contains the transaction or later ones already, and the members before it are no longer known.
+        /// The set contains the transaction or later ones already, and the members at the transaction are no longer
+        /// known.
         case tooNew
     }
 
     /// WAL position from which the log has every change of the table.
     let followedSince: UInt64
-    /// WAL positions at which the members can no longer be found out.
+    /// WAL positions at which the hub can no longer find out the members.
     private let unknownPast: UnknownPast
     /// Transactions in PostgreSQL's answer that filled the set; nil once the loop has read all of them.
     private(set) var seen: SeenTransactions?
@@ -29,7 +30,7 @@ struct MembershipValidity {
         self.unknownPast = unknownPast
     }
 
-    /// Forgets the answer that filled the set.
+    /// Forgets the transactions of the answer that filled the set.
     mutating func forget() { self = MembershipValidity(followedSince: followedSince, unknownPast: unknownPast) }
 
     /// Records that the set was filled by an answer that contains the transactions.
@@ -43,8 +44,8 @@ struct MembershipValidity {
     /// True if the set may contain transactions that the loop has not reached in the log.
     var mayBeAhead: Bool { seen != nil }
 
-    /// Begins a transaction. Returns true if the loop has now read everything that the set was filled with. Until then
-    /// the set may be too new to say who was a member at this transaction.
+    /// Begins a transaction of the log. Returns true if the loop has now read everything that the set was filled with.
+    /// Until then the set may be too new to say who was a member at this transaction.
     ///
     /// - Parameter isOwed: true if some channels joined before the set was filled, and must receive these transactions.
     mutating func begin(xid: UInt32, at lsn: UInt64, isOwed: Bool) -> Bool {
@@ -59,7 +60,7 @@ struct MembershipValidity {
         return true
     }
 
-    /// True if the set's answer contains the transaction already.
+    /// True if PostgreSQL's answer, with which the set was filled, contains the transaction already.
     func contains(xid: UInt32, at lsn: UInt64) -> Bool { seen.map { $0.has(xid, at: lsn) } ?? false }
 
     /// Records that the loop has reached a position in the log.

@@ -9,11 +9,11 @@ struct OpenLosses {
     /// Channels that may have missed a change, because PostgreSQL did not answer a question or could not be asked. The
     /// hub tells them.
     private var unanswered: Set<UInt32> = []
-    /// Channels that received an update without its unchanged values, because the log does not have these. The hub
-    /// tells their clients.
+    /// Channels that received an update without its unchanged values, because the log does not have these values. The
+    /// hub tells their clients.
     private var lacking: Set<UInt32> = []
     /// Tables with updates that may have moved rows out of a view, although the old row is unknown. The value is the
-    /// offset of the last such update.
+    /// log offset of the last such update.
     private var unknownDepartures: [UInt32: UInt64] = [:]
     /// Channels that missed changes because evaluating some filter would have taken more work than the allowance.
     var skipped: SkippedListeners
@@ -21,7 +21,7 @@ struct OpenLosses {
     private var unknownRows: [UInt32: Set<UInt32>] = [:]
     /// Channels that miss a delete because the log has the row without a value that their filter or policy reads.
     private var incompleteRows: Set<UInt32> = []
-    /// Counter of changes that could not be matched because a value is absent.
+    /// Counter of changes that could not be matched because a value that a filter or policy reads is absent.
     private let absent: Counter
 
     init(_ drops: CounterFamily<ProjectMetrics.DropReason>) {
@@ -41,8 +41,9 @@ struct OpenLosses {
     mutating func noteUnanswered(_ listener: UInt32) { unanswered.insert(listener) }
     mutating func noteLacking(_ listener: UInt32) { lacking.insert(listener) }
 
-    /// Records that the member may miss a change. For a delete of a table that does not log whole old rows, the reason
-    /// is recorded too: the client learned on subscribing that such rows come from the log, where they may lack values.
+    /// Records that the client of a member (binding) may miss a change. For a delete of a table that does not log whole
+    /// old rows, records that reason too: the client learned on subscribing that such rows come from the log, where
+    /// they may lack values.
     mutating func miss(_ member: Member, _ change: borrowing Change, _ bindings: borrowing PlacedBindings) {
         guard change.operation == .delete, bindings.knowsOfPartialRows(member) else {
             unanswered.insert(member.listener)
@@ -90,7 +91,7 @@ struct OpenLosses {
         unknownDepartures = [:]
     }
 
-    /// Removes and returns the losses.
+    /// Removes and returns all losses that were recorded since the last call.
     mutating func take(_ bindings: inout PlacedBindings) -> DeliveryLosses {
         if !unknownDepartures.isEmpty { missUnknownDepartures(bindings) }
         defer { (overfull, unanswered, lacking, unknownRows, incompleteRows) = ([], [], [], [:], []) }

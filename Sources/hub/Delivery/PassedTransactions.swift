@@ -3,7 +3,7 @@ import Catalog
 /// Transactions that the loop read most recently. PostgreSQL may not show their effects yet.
 struct PassedTransactions {
     private var xids: [UInt32] = []
-    /// Number of transactions recorded in total.
+    /// Total number of transactions recorded, including those that are no longer kept.
     private(set) var count = 0
     private static let kept = 65_536
 
@@ -17,8 +17,8 @@ struct PassedTransactions {
         assert(xids.count == min(count, Self.kept), "it remembers the last ones")
     }
 
-    /// Returns the number of the first transaction that `seen` does not contain. If it contains all, returns the number
-    /// that the next transaction gets.
+    /// Returns the number of the first recorded transaction that `seen` does not contain. If it contains all, returns
+    /// the number that the next transaction gets.
     func firstUnseen(in seen: VisibleTransactions) -> Int {
         var first = count
         for place in xids.indices where !seen.contains(xids[place]) {

@@ -1,6 +1,6 @@
 import Matching
 
-/// Questions of a pipeline that PostgreSQL has not answered yet, by ticket.
+/// Questions of a pipeline that PostgreSQL has not answered yet, by the ticket that the answer contains.
 struct PendingBatches {
     private var ofFilters: [UInt64: [PendingQuestion]] = [:]
     private var ofPolicies: [UInt64: [[PendingQuestion]]] = [:]

@@ -57,7 +57,8 @@ public struct Pipeline: ~Copyable {
     /// True if the log is open, so that the pipeline will see everything committed from now on.
     public var isOpen: Bool { feed != nil }
 
-    /// Returns the results since the last report. The loop must act on them after each turn and after each event.
+    /// Returns the results since the last report, such as losses and changed membership sets. The loop must act on them
+    /// after each turn and after each event.
     public mutating func report() -> DeliveryReport {
         defer { findings = LogFindings() }
         return DeliveryReport(
@@ -106,11 +107,12 @@ public struct Pipeline: ~Copyable {
 
     private var isPausing: Bool { reading.health.isPausing(at: now) }
 
-    /// Reason for the operator why commits do not reach clients: the log cannot be read. Nil while it can.
+    /// Reason, for the operator, why the log cannot be read, so that commits do not reach clients. Nil while it can be
+    /// read.
     public var unreadable: String? { reading.health.unreadable }
     /// True if the catch-up must end, because the log cannot be read there.
     public var hasLostPast: Bool { reading.health.hasLostPast }
-    /// Epoch of the history that the pipeline has read; nil until it is known.
+    /// Epoch of the log entries that the pipeline has read; nil until it is known.
     public var epoch: UInt64? { reading.place.epoch }
 
     /// Opens the log if it has begun, normally at its end. If the hub had to wait for the log, opens it at its
@@ -136,14 +138,14 @@ public struct Pipeline: ~Copyable {
         }
     }
 
-    /// Resets the progress on the current entry, because the entry is done or the log was opened again.
+    /// Resets the progress on the current log entry, because the entry is done or the log was opened again.
     private mutating func finishEntry() {
         wait.finishEntry()
         messages.finishEntry()
         values.finishEntry()
     }
 
-    /// Reason for a loss that clients receive if the log began after their joins were answered.
+    /// Text that clients receive with a loss, if the log began after their joins were answered.
     public static let logHasBegun = "the database is followed from now on"
 
     /// Epoch of the last entry that was read; before the first one, epoch of the position where reading begins. The
@@ -158,7 +160,7 @@ public struct Pipeline: ~Copyable {
     /// changes.
     public var messageFrontier: UInt64 { wait.isHeldByMessages ? frontier : max(frontier, reading.place.gathered) }
 
-    /// Offset from which a channel placed now receives everything. It is after the current entry if the entry's
+    /// Offset from which a channel that is placed now receives everything. It is after the current entry if the entry's
     /// messages were already gathered, because they are gathered only for topics with members at that moment.
     public var frontierForNewcomers: UInt64 { max(frontier, reading.place.gathered) }
 
@@ -228,15 +230,15 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// Returns the next entry, if any. Skips segments only if the pipeline has no memberships, which need every
-    /// transaction.
+    /// Returns the next entry of the log, if any. Skips useless segments, but only if the pipeline has no memberships,
+    /// because memberships need every transaction.
     private mutating func next(_ feed: inout LogFeed) throws(EventLogError) -> LogFeed.Step {
         guard router.bindings.needs != nil, memberships.isEmpty else { return try feed.next() }
         return try feed.next { router.bindings.areUnconcerned(by: $0) }
     }
 
-    /// Enters the epoch of an entry. Returns true if the gap before it is missing from the log; the report then tells
-    /// clients.
+    /// Enters the epoch of a log entry. Returns true if the gap before it is missing from the log; the report then
+    /// tells clients.
     private mutating func enters(_ epoch: UInt64) -> Bool {
         guard reading.place.enter(epoch) else { return false }
         forgetPast()
@@ -244,7 +246,7 @@ public struct Pipeline: ~Copyable {
         return true
     }
 
-    /// Moves past a segment that contains nothing for any client.
+    /// Moves past a segment of the log that contains nothing for any client.
     private mutating func passOver(to position: EventLogPosition, _ budget: inout TurnBudget) {
         if enters(position.epoch) { budget.end() }
         reading.place.passOver(to: position)
@@ -254,8 +256,8 @@ public struct Pipeline: ~Copyable {
         budget.spend(entry: Limits.passedSegmentBytes)
     }
 
-    /// Delivers the entry. Returns false if it is not done: the budget is spent, the pipeline must wait, or memberships
-    /// have changed.
+    /// Delivers a log entry. Returns false if it is not done: the budget is spent, the pipeline must wait, or
+    /// memberships have changed.
     private mutating func deliver(
         _ feed: borrowing LogFeed, _ entry: EventLogEntry, on sink: any FrameSink,
         _ budget: inout TurnBudget
@@ -285,7 +287,8 @@ public struct Pipeline: ~Copyable {
         return try match(composed.asBytes, feed, entry, on: sink, &budget)
     }
 
-    /// Begins a transaction. Names and labels in its rows mean what they meant when it was committed.
+    /// Begins a transaction: from now on, names of columns and labels of enum types mean what they meant when it was
+    /// committed.
     private mutating func beginReading(_ feed: borrowing LogFeed, _ entry: EventLogEntry) throws(ByteError) {
         let isOfThisHistory = sources.log.end().map { $0.state.position.epoch == entry.epoch } ?? true
         let lsn = try TransactionPart(feed.payload).commitLSN
@@ -347,7 +350,8 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Changes
 
-    /// Delivers the matched changes until the budget is spent or a change lacks values that the hub must get first.
+    /// Delivers the changes that matched until the budget is spent or a change lacks values that the hub must get
+    /// first.
     @_lifetime(part: copy part)
     private mutating func deliverMatched(
         _ part: inout TransactionPart, _ info: TransactionInfo, of whole: EventLogEntry, on sink: any FrameSink,
@@ -446,13 +450,13 @@ public struct Pipeline: ~Copyable {
         compute(batch, for: (request, answers))
     }
 
-    /// Snapshot that defines the generated columns; nil if no binding needs them, or no login may compute them.
+    /// Catalog snapshot that defines the generated columns; nil if no binding needs them, or no login may compute them.
     private var generationSnapshot: CatalogSnapshot? {
         guard values.isComputing, sources.mayCompute else { return nil }
         return sources.catalog.snapshot
     }
 
-    /// Adds the values of generated columns to the entry. Returns false if the pipeline must wait for values.
+    /// Adds the values of generated columns to the current entry. Returns false if the pipeline must wait for values.
     private mutating func compose(_ feed: borrowing LogFeed) throws -> Bool {
         guard values.isUncomposed, let snapshot = generationSnapshot,
             let batch = try values.compose(feed, schemas, snapshot)
@@ -480,7 +484,7 @@ public struct Pipeline: ~Copyable {
         if reading.failed(error, in: segment, at: now) { forgetPast() }
     }
 
-    /// Forgets what earlier entries showed, because some entries were skipped.
+    /// Forgets remembered rows and membership keys of earlier entries, because some entries were skipped.
     private mutating func forgetPast() {
         memberships.discardAll()
         router.forgetRows()
@@ -488,7 +492,7 @@ public struct Pipeline: ~Copyable {
 
     // MARK: Waiting for the catalog
 
-    /// True if the entry has rows of tables whose policies the catalog could not read for now.
+    /// True if the current entry has rows of tables whose policies the catalog could not read for now.
     private func hasUnsettledRows(_ feed: borrowing LogFeed) throws(ByteError) -> Bool {
         try !schemas.tables(of: feed.payload, among: sources.catalog.snapshot?.policies.unsettled ?? []).isEmpty
     }
@@ -515,8 +519,8 @@ public struct Pipeline: ~Copyable {
     /// True if the loop has received the newest snapshot, and that snapshot shows the transaction.
     public func hasSeen(_ xid: UInt32) -> Bool { wait.hasSeen(xid, sources.catalog) }
 
-    /// Waits for a catalog that shows the transaction; if nil, for a newly read catalog. Returns false: the entry is
-    /// not done.
+    /// Begins to wait for a catalog that shows the transaction; if nil, for a newly read catalog. Returns false: the
+    /// current entry is not done.
     private mutating func pause(_ xid: UInt32?) -> Bool {
         questions.refresh(wait.awaitCatalog(seeing: xid, at: now))
         return paused()
@@ -533,7 +537,7 @@ public struct Pipeline: ~Copyable {
         questions.refresh(request)
     }
 
-    /// Uses a new snapshot. Tables that changed in it match nothing until they are declared again.
+    /// Uses a new catalog snapshot. Tables that changed in it match nothing until they are declared again.
     public mutating func take(_ snapshot: CatalogSnapshot) {
         sources.watcher?(wait.stage.name, "new catalog")
         wait.hear(snapshot.version)
@@ -542,7 +546,8 @@ public struct Pipeline: ~Copyable {
         memberships.catalogHasChanged()
     }
 
-    /// Returns true if a table was replaced since the last call: the caller must then check all bindings.
+    /// Returns true if a table's columns were replaced in the indexes since the last call: the caller must then check
+    /// all bindings.
     public mutating func takeReplacement() -> Bool {
         let (ofTable, ofMembership) = (schemas.takeReplacement(), memberships.takeReplacement())
         return ofTable || ofMembership

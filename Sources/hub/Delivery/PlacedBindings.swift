@@ -6,8 +6,8 @@ import EventLog
 import Matching
 import Policy
 
-/// Bindings of one loop's channels, as deliveries find them: indexes of filters and policies, and the channel and view
-/// of each member.
+/// Bindings of one loop's channels in the form that deliveries use: indexes of filters and policies, and the channel
+/// and view of each member (a binding to one table).
 struct PlacedBindings: ~Copyable {
     var audience = Audience()
     var views: ViewTable
@@ -33,7 +33,7 @@ struct PlacedBindings: ~Copyable {
     /// True if some client asked for departures: a delete message for rows that leave its view.
     var wantDepartures: Bool { leavingRows.count > 0 }
 
-    /// True if the segment contains nothing for any binding.
+    /// True if the segment contains nothing for any binding, so that a catch-up may skip it.
     mutating func areUnconcerned(by segment: SealedSegment) -> Bool { needs?.isUseless(segment) ?? false }
 
     // MARK: Work on filters
@@ -46,7 +46,7 @@ struct PlacedBindings: ~Copyable {
     /// Removes and returns the accounts whose filters exceeded the work allowance.
     mutating func takeStopped() -> Set<UInt32> { Set(index.takeStopped() + leavingRows.takeStopped()) }
 
-    /// Sets the value of `now()` in filters and policies, in Unix microseconds.
+    /// Sets the time, in Unix microseconds, that `now()` has in filters and policies.
     mutating func beginMoment(_ now: Int64) {
         let moment = PostgresMoment.of(now)
         index.moment = moment
@@ -65,7 +65,8 @@ struct PlacedBindings: ~Copyable {
         leavingRows.forget(table: oid)
     }
 
-    /// Forgets how columns of stored schemas relate to the tables, so that the hub finds it out again.
+    /// Forgets how columns of stored schemas correspond to the tables' current columns, so that the hub determines it
+    /// again.
     mutating func forgetRelations() {
         index.forgetRelations()
         leavingRows.forgetRelations()
@@ -76,7 +77,7 @@ struct PlacedBindings: ~Copyable {
         leavingRows.noteRelation(fingerprint, relation, foreign: foreign)
     }
 
-    /// Returns the table of a member's binding; nil if its view was removed.
+    /// Returns the OID of the table of a member's binding; nil if its view was removed.
     func table(of member: Member) -> UInt32? { views.views[member.view]?.key.table.oid }
 
     /// True if the hub told the client on subscribing that the table's changes lack whole old rows. If false and a

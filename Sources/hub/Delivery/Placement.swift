@@ -5,13 +5,13 @@ import Matching
 import Policy
 import Protocol
 
-/// Binding to place in the indexes, so that changes of its table find it.
+/// Request to place a binding in the indexes, so that changes of its table find it.
 public struct PlacementRequest {
     let binding: TableBinding
     /// Policy that limits the rows that the holder may see; nil if only privileges limit them.
     let policy: ActivePolicy?
     let listener: UInt32
-    /// Index of the binding among the listener's bindings.
+    /// Index of the binding among its channel's bindings.
     let place: Int
     let wantsMoves: Bool
     /// Role with which PostgreSQL computes the table's generated columns for this binding.
@@ -39,16 +39,18 @@ public struct Placement {
     /// again.
     public fileprivate(set) var binding: TableBinding
     public let policy: ActivePolicy?
-    /// Number of the table's declaration in the index when the binding was placed.
+    /// Number of the table's declaration in the index at the time when the binding was placed. A later declaration has
+    /// another number and makes the placement useless.
     fileprivate let declaration: UInt64
     fileprivate let account: UInt32
     fileprivate let wantsMoves: Bool
     fileprivate let member: UInt32
     fileprivate let view: UInt32
     fileprivate var handle: PredicateIndex.Handle?
-    /// Handle in the index for rows that leave a view.
+    /// Handle of the binding in the index for updates that move rows out of a view; nil if the client did not ask for
+    /// these.
     fileprivate var departure: PredicateIndex.Handle?
-    /// Placement for deletes that the hub sends no matter who could see the row; nil if there is none.
+    /// Placement for deletes that the hub sends to every client that asked for deletes; nil if there is none.
     fileprivate var openDeletes: OpenDeletes?
     /// True if the hub looks for the whole old row of changes that contain only its key.
     fileprivate var isRecalled = false
@@ -58,7 +60,7 @@ public struct Placement {
     fileprivate var computedAs: String?
 }
 
-/// Placement of a binding for deletes that the hub sends no matter who could see the row.
+/// Placement of a binding for deletes that the hub sends to every client that asked for deletes.
 private struct OpenDeletes {
     let member: UInt32
     let view: UInt32
@@ -83,14 +85,14 @@ extension Pipeline {
     /// frontier.
     public func hasMissedNothing(_ listener: UInt32) -> Bool { router.since(listener).map { $0 >= frontier } ?? false }
 
-    /// True if the placement is still in the index and is right for this binding and policy.
+    /// True if the placement is still valid in the index and serves this binding and policy too.
     public func stands(_ placement: Placement, as binding: TableBinding, _ policy: ActivePolicy?) -> Bool {
         placement.policy === policy && placement.binding.isSame(as: binding)
             && schemas.holds(placement.declaration, of: binding.table)
     }
 
-    /// Places the binding again after the keys of its policy changed. If the table's columns have changed, does
-    /// nothing: the caller replaces such a placement before it reads on.
+    /// Places the binding again with its policy's new predicate, after the policy's membership keys changed. If the
+    /// table's columns have changed, does nothing: the caller replaces such a placement before it reads on.
     public mutating func judgeAnew(_ placement: inout Placement) { router.judgeAnew(&placement, schemas) }
 
     public mutating func remove(_ placement: Placement) {
@@ -186,7 +188,7 @@ extension PlacedBindings {
         views.release(open.view)
     }
 
-    /// Adds the placement to the indexes.
+    /// Adds the placed binding to the indexes.
     private mutating func enlist(_ placement: inout Placement, _ schemas: SchemaRegistry) {
         let binding = placement.binding
         var operations = OperationSet(binding.operations)
@@ -244,8 +246,8 @@ extension PlacedBindings {
 // MARK: Policies
 
 extension ChangeRouter {
-    /// Adds a policy for a holder. `sets` are the holder's membership sets for it, which may still be waiting to be
-    /// filled.
+    /// Adds a policy for a holder. `sets` are the membership sets that the policy reads; PostgreSQL may not have filled
+    /// them yet.
     public mutating func hold(
         _ policy: PolicyBinding, _ residual: Residual, of table: CatalogTable, _ holder: Holder, _ sets: [MembershipSet]
     ) -> ActivePolicy {
@@ -317,7 +319,7 @@ extension Pipeline {
     public var isHeldByTables: Bool { wait.isHeldByTables }
     /// True if any delivery waits for PostgreSQL.
     public var holdsAnybody: Bool { router.holdsAnybody }
-    /// Number of changes whose deliveries were recorded since the last `takeSent`.
+    /// Number of changes whose recipients were recorded since the last `takeSent`.
     public var sentCount: Int { router.sentCount }
 
     /// Returns the index of the listener's channel among the loop's channels.

@@ -3,7 +3,8 @@ import Catalog
 import Diagnostics
 import Judging
 
-/// Sender of one pipeline's questions. Each question has a ticket, which the answer contains.
+/// Sender of one pipeline's questions to PostgreSQL, the catalog and the log. Each question has a ticket, which the
+/// answer contains.
 struct QuestionSender {
     private let asking: DeliveryAsking
     private let post: @Sendable (DeliveryEvent) -> Void
@@ -47,7 +48,7 @@ struct QuestionSender {
 
     // MARK: For deliveries
 
-    /// Sends the questions for which deliveries wait, and those that check decisions.
+    /// Sends the questions on whose answers deliveries wait, and those that check the hub's own decisions.
     mutating func send(_ asked: AskedQuestions, seeing xid: UInt32) {
         if !asked.ofFilters.isEmpty {
             let ticket = pending.add(ofFilters: asked.ofFilters.map(\.pending))
@@ -89,9 +90,9 @@ struct QuestionSender {
         }
     }
 
-    /// Removes failures that may have another cause than the row. PostgreSQL evaluates a policy with the present
-    /// definitions. If the table, a type or a function changed after the hub read the policy, PostgreSQL may fail on a
-    /// row that it would otherwise show.
+    /// Removes failures whose cause may not be the row. PostgreSQL evaluates a policy with the present definitions. If
+    /// the table, a type or a function changed after the hub read the policy, PostgreSQL may fail on a row that it
+    /// would otherwise show.
     ///
     /// - Parameter snapshot: catalog that was read after the answers; nil if it could not be read.
     private static func checked(
@@ -104,8 +105,8 @@ struct QuestionSender {
         }
     }
 
-    /// Removes and returns the questions about filters that the answer belongs to; nil if there are none.
+    /// Removes and returns the questions about filters that were sent with the ticket; nil if there are none.
     mutating func takeFilters(_ ticket: UInt64) -> [PendingQuestion]? { pending.takeFilters(ticket) }
-    /// Removes and returns the questions about policies that the answer belongs to; nil if there are none.
+    /// Removes and returns the questions about policies that were sent with the ticket; nil if there are none.
     mutating func takePolicies(_ ticket: UInt64) -> [[PendingQuestion]]? { pending.takePolicies(ticket) }
 }

@@ -1,11 +1,12 @@
 import Diagnostics
 import System
 
-/// Record of a reader's trouble with the log: it can read, or it will try again, or it has given up a catch-up.
+/// State of a reader of the log: it can read, or it will try again, or it has given up a catch-up.
 struct ReadingHealth {
-    /// Current pause because the kernel refuses to read the log; nil if it does not.
+    /// Current pause because the kernel refuses to read the log; nil if the log can be read.
     private var pause: ReadingPause?
-    /// Reason for the operator why commits do not reach clients: the log cannot be read. It contains no paths.
+    /// Reason, for the operator, why the log cannot be read, so that commits do not reach clients. It contains no file
+    /// paths.
     private(set) var unreadable: String?
     /// True if the catch-up must end, because the log cannot be read there, or the kernel has refused reads for too
     /// long.
@@ -25,9 +26,9 @@ struct ReadingHealth {
 
     /// Next step of the reader after the kernel refused a read.
     enum Refusal {
-        /// First refusal: the reader will try again.
+        /// First refusal of the kernel: the reader will try again.
         case first
-        /// Repeated refusal: the reader will try again.
+        /// Repeated refusal of the kernel: the reader will try again.
         case again
         /// The reader gives up, because a client that catches up has waited long enough.
         case givenUp

@@ -3,7 +3,7 @@ import Diagnostics
 /// Pause of a log reader while the kernel refuses reads. The reader keeps its place and tries again at growing
 /// intervals.
 struct ReadingPause {
-    /// Monotonic time in nanoseconds at which the kernel first refused.
+    /// Monotonic time in nanoseconds at which the kernel first refused a read.
     let began: UInt64
     private var length: UInt64
     /// Monotonic time in nanoseconds at which the reader tries again.
@@ -15,7 +15,7 @@ struct ReadingPause {
         until = now + length
     }
 
-    /// Doubles the pause, up to its maximum, after another try failed.
+    /// Doubles the pause, up to its maximum, after another read was refused.
     mutating func lengthen(at now: UInt64) {
         length = min(length * 2, Limits.longestReadingPause.wholeNanoseconds)
         until = now + length

@@ -4,11 +4,11 @@ import EventLog
 struct ReadingPlace {
     /// Position at which reading begins; nil for the live follower at the log's end.
     let start: EventLogPosition?
-    /// Offset before which the reader is done with all entries.
+    /// Offset in the log before which the reader is done with all entries.
     private(set) var passed: UInt64 = 0
-    /// Epoch of the history at `passed`; nil until it is known. After a gap another epoch begins at the same offset.
+    /// Epoch of the log at `passed`; nil until it is known. After a gap another epoch begins at the same offset.
     private(set) var epoch: UInt64?
-    /// Epoch of the position at which the log was opened; nil before.
+    /// Epoch of the position at which the log was opened; nil before the log was opened.
     private var epochAtOpening: UInt64?
     /// Offset of the entry that the reader is working on; nil between entries.
     private(set) var entryAt: UInt64?
@@ -18,7 +18,7 @@ struct ReadingPlace {
     private(set) var gathered: UInt64 = 0
     /// True if the log did not exist yet at the first attempt to open it.
     private var isEarly = false
-    /// Place where the reader continues if it cannot read its own place; nil if it can.
+    /// Place where the reader continues if it cannot read its own place; nil if it can read that.
     private var lost: LostPlace?
     /// End of the log at the first attempt to open it, if that attempt failed.
     private var refusedAt: EventLogPosition?
@@ -44,10 +44,12 @@ struct ReadingPlace {
         }
     }
 
-    /// Position from which the reader must not miss anything; nil if it begins at the log's first entry or at its end.
+    /// Position after which the reader must not miss any entry; nil if it begins at the log's first entry or at its
+    /// end.
     private var known: EventLogPosition? { start ?? refusedAt }
 
-    /// Damaged segment after which the log needs another one before it can be opened; nil if it can be opened now.
+    /// Returns the number of a damaged segment if the log can be opened only once it has a later segment; nil if it can
+    /// be opened now.
     func segmentAwaited(newest: UInt64) -> UInt64? {
         if case .segment(let sequence) = lost, newest <= sequence { sequence } else { nil }
     }
@@ -72,28 +74,30 @@ struct ReadingPlace {
         return (isEarly ? [Pipeline.logHasBegun] : []) + (lost.map { [$0.reason] } ?? [])
     }
 
-    /// Records that the log could not be opened. The reader must not miss what is committed from now on.
+    /// Records that the log could not be opened while its end was at `end`. The reader must not miss what is committed
+    /// from now on.
     mutating func isRefused(end: EventLogPosition) {
         guard start == nil, lost == nil, !isEarly, refusedAt == nil else { return }
         refusedAt = end
     }
 
-    /// Records that the reader cannot continue where it is.
+    /// Records that the reader cannot continue where it is, and the place where it continues instead.
     mutating func lose(_ place: LostPlace) { lost = place }
 
     // MARK: Reading
 
-    /// Begins an entry.
+    /// Begins a log entry.
     mutating func begin(_ entry: EventLogEntry) { entryAt = entry.offset }
 
-    /// Records that one more change of the entry is done.
+    /// Records that one more change of the current entry is done.
     mutating func passChange() { done += 1 }
 
-    /// Records that the messages of the entry have been gathered. This happens before its changes are delivered.
+    /// Records that the messages to topics in the entry have been gathered. This happens before its changes are
+    /// delivered.
     mutating func gather(_ entry: EventLogEntry) { gathered = entry.header.endOffset }
 
-    /// Ends an entry. `passed` never decreases, although a reader first gets the schemas of its rows, which are stored
-    /// earlier in the log.
+    /// Ends a log entry. `passed` never decreases, although a reader first gets the schemas of its rows, which are
+    /// stored earlier in the log.
     mutating func finish(_ entry: EventLogEntry) {
         passed = max(passed, entry.header.endOffset)
         epoch = entry.epoch
@@ -107,8 +111,8 @@ struct ReadingPlace {
         passed = max(passed, position.offset)
     }
 
-    /// Enters an epoch. Returns true if the gap before it is missing from the log. A gap takes no offset, so retention
-    /// can delete it alone.
+    /// Enters the epoch of a log entry. Returns true if the gap before it is missing from the log. A gap takes no
+    /// offset, so retention can delete it alone.
     mutating func enter(_ newer: UInt64) -> Bool {
         guard let before = epoch, before != newer else { return false }
         epoch = newer

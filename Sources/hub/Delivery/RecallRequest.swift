@@ -8,9 +8,9 @@ import EventLog
 public struct RecallRequest: Sendable {
     struct Row: Sendable {
         let id: RowID
-        /// Fingerprint of the delete's schema.
+        /// Fingerprint of the schema of the delete or update that lacks the row.
         let relation: UInt64
-        /// Key of the row, as the delete contains it.
+        /// Key of the row, as the delete or update contains it.
         let key: [UInt8]
     }
 
@@ -24,7 +24,7 @@ public struct RecallRequest: Sendable {
     /// Number of the current entry's changes that the search covers.
     let changes: UInt32
 
-    /// Definitions with which the search reads stored rows.
+    /// Definitions of tables and types with which the search reads stored rows.
     struct Reading: Sendable {
         var tables: [UInt32: CatalogTable] = [:]
         /// WAL position of the current transaction; zero if the log's positions belong to another history.
@@ -34,8 +34,8 @@ public struct RecallRequest: Sendable {
     var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
-    /// Rows that the collected changes have changed. The hub does not ask for such a row again, because its state is
-    /// known by then.
+    /// Rows that changes after the request's place have changed. The hub does not ask for such a row again: it learns
+    /// the row's state from those changes.
     var touched: Set<RowID> = []
 }
 
@@ -78,7 +78,7 @@ extension RowRecall {
     }
 }
 
-/// Answer of the log about one row.
+/// Answer to a search of the log for the last version of one row.
 public enum RecallAnswer: Sendable {
     /// The last version of the row, with the fingerprint of its schema and the schema.
     case version(UInt64, Relation, [UInt8])
@@ -86,6 +86,6 @@ public enum RecallAnswer: Sendable {
     case missing
     /// The log could not be read. The row counts as missing, and the hub tells the table's listeners.
     case unread
-    /// The answers exceed the size limit, so this row must be asked for again.
+    /// The answers to the request exceed the size limit, so the hub must ask for this row again.
     case postponed
 }

@@ -10,18 +10,18 @@ import System
 /// A version counts only if no later entry may have changed the row. If the log is not sure about a row, the row counts
 /// as missing. If the search takes too long, the row counts as unread, and the hub tells its clients.
 struct RecallSearch {
-    /// Rows of one table that the search looks for.
+    /// Rows of one table that the search looks for, and the columns that identify them.
     private struct Wanted {
-        /// Columns by which the deletes identify the rows.
+        /// Names of the replica identity columns, by which a delete identifies its row.
         let names: [String]
-        /// Indices of the rows in the request.
+        /// Indices of the rows in `RecallRequest.rows`.
         var rows: [RowID: Int] = [:]
     }
 
     /// Schema with the columns by which the search recognizes rows in its changes.
     private struct Finder {
         let relation: Relation
-        /// Columns that identify a row; nil if the schema lacks a column that identifies rows in the deletes.
+        /// Replica identity columns of the table, as indices in this schema; nil if the schema lacks one of them.
         let columns: RowColumns?
         /// Columns whose stored values may have had another meaning; nil if there are none.
         var unsure: ForeignColumns?
@@ -42,16 +42,16 @@ struct RecallSearch {
     /// Schemas of the current segment, as stored.
     private var stored: [UInt64: Relation] = [:]
     private let eras: DefinitionEras
-    /// Range of definitions that contains the current transaction.
+    /// Index in `eras` of the range that contains the transaction that the search is reading.
     private var era: Int
-    /// Range of definitions that contains the transaction of the request.
+    /// Index in `eras` of the range that contains the transaction for whose rows the search is.
     private let ownEra: Int
     private var brokenTables: Set<UInt32> = []
     private var answers: [RecallAnswer]
-    /// Last event of each row in the current stretch, by the row's index in the request.
+    /// Last event of each row in the current stretch (piece of a segment), by the row's index in `RecallRequest.rows`.
     private var events: [Int: Event] = [:]
     private var foundBytes = 0
-    /// Newest versions of rows that still lack values, by the row's index in the request.
+    /// Newest versions of rows that still lack values, by the row's index in `RecallRequest.rows`.
     private var lacking: [Int: ComposedRow.Source] = [:]
     private let time: any TimeSource
     private var deadline: UInt64
@@ -86,7 +86,7 @@ struct RecallSearch {
         return answers
     }
 
-    /// Marks the rows that were not found as unread: the log may have them, or values that a found version lacks.
+    /// Marks as unread the rows that were not found yet, and those whose version still lacks values.
     private mutating func giveUp() {
         for place in wanted.values.flatMap(\.rows.values) { answers[place] = .unread }
     }
@@ -103,7 +103,7 @@ struct RecallSearch {
         read(at: request.reading.moment)
     }
 
-    /// Finds out what the schemas mean for transactions at this position.
+    /// Renames the columns of the segment's schemas to the names that apply to transactions at this WAL position.
     private mutating func read(at lsn: LSN) {
         era = eras.number(at: lsn)
         finders = [:]
@@ -120,8 +120,8 @@ struct RecallSearch {
         }
     }
 
-    /// Begins a transaction. Tables that were published again after it are dropped: their rows may have changed without
-    /// an entry in the log.
+    /// Begins a transaction, which is older than those read before. Drops the tables that were published again after
+    /// it: their rows may have changed without an entry in the log.
     private mutating func begin(at position: LSN) {
         let lsn = request.reading.moment == .zero ? .zero : position
         if eras.number(at: lsn) != era { read(at: lsn) }
@@ -223,7 +223,7 @@ struct RecallSearch {
         events[place] = .version(row.relation, own, try ComposedRow.compose(own, from: [source]), lacks: lacks)
     }
 
-    /// Handles an update whose new image lacks the key. PostgreSQL leaves a large unchanged key out of the new image.
+    /// Records an update whose new image lacks the key: PostgreSQL leaves a large unchanged key out of the new image.
     private mutating func look(
         atPartial change: borrowing Change, _ former: Event?, _ columns: RowColumns, _ relation: Relation
     ) throws(ByteError) {
@@ -252,7 +252,7 @@ struct RecallSearch {
         return try ComposedRow.compose(relation, from: sources)
     }
 
-    /// Returns the index of the row in the request; nil if the row is not wanted.
+    /// Returns the row's index in `RecallRequest.rows`; nil if the search does not look for it.
     private func place(of row: borrowing Tuple, _ columns: RowColumns) throws(ByteError) -> Int? {
         guard let id = try columns.id(of: row), let wanted = wanted[columns.table], let place = wanted.rows[id] else {
             return nil
@@ -267,14 +267,15 @@ struct RecallSearch {
 
     private func isBroken(_ table: UInt32) -> Bool { brokenTables.contains(table) }
 
-    /// Marks all wanted rows of the table as `gone`, because earlier entries no longer show their state.
+    /// Marks as `gone` all rows of the table that the search looks for, because earlier entries no longer show their
+    /// state.
     private mutating func lose(_ table: UInt32) {
         guard let wanted = wanted[table] else { return }
         for place in wanted.rows.values { events[place] = .gone }
     }
 
-    /// Applies the events of a stretch. They are final, except that older stretches may have values that a version
-    /// lacks.
+    /// Turns the last events of a stretch (piece of a segment) into answers. They are final, except that older
+    /// stretches may have values that a version lacks.
     private mutating func settle() throws(ByteError) {
         for (place, event) in events {
             guard case .version(let fingerprint, let relation, let tuple, let lacks) = event else {

@@ -33,7 +33,7 @@ public final class RecallService: RowRecalling {
     public func stop() { threads.stop() }
 }
 
-/// Request with the reply that receives its answer.
+/// Request to find rows, with the reply that receives the answer.
 private struct RecallJob: AskedJob {
     let request: RecallRequest
     let reply: Reply<[RecallAnswer]>
@@ -65,7 +65,7 @@ private final class RecallWorker: AskingWorker {
         }
     }
 
-    /// Returns the answers. If the kernel refuses to read, tries again for a limited time.
+    /// Returns the answers to a request. If the kernel refuses to read the log, tries again for a limited time.
     private func answers(_ request: RecallRequest) -> [RecallAnswer] {
         let deadline = Clock.monotonicNanoseconds() + Limits.recallReadingPatience.wholeNanoseconds
         while true {
@@ -93,8 +93,8 @@ public final class RecallLookup {
         self.openLog = openLog
     }
 
-    /// Returns an answer for each row, in order. Returns nil if the kernel refuses to read for now; on the last try,
-    /// all rows are unread instead.
+    /// Returns an answer for each row of the request, in order. Returns nil if the kernel refuses to read for now; on
+    /// the last try, all rows are unread instead.
     public func answers(_ request: RecallRequest, isLastTry: Bool) -> [RecallAnswer]? {
         let start = time.monotonicNanoseconds()
         defer { metrics.recallSeconds.record(time.monotonicNanoseconds() - start) }

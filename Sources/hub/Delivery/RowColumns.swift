@@ -13,7 +13,7 @@ struct RowColumns: Sendable {
     let table: UInt32
     private let places: [Int]
 
-    /// Finds the columns in a schema. Returns nil if the schema lacks one of them.
+    /// Finds the columns with these names in a schema. Returns nil if the schema lacks one of them.
     init?(_ names: [String], in relation: Relation) {
         table = relation.oid
         var places: [Int] = []
@@ -24,7 +24,7 @@ struct RowColumns: Sendable {
         self.places = places
     }
 
-    /// Returns the identity of the row; nil if the image does not contain it.
+    /// Returns the identity of the row; nil if the image lacks a key column.
     func id(of row: borrowing Tuple) throws(ByteError) -> RowID? {
         var hash = KeyHash(seed: 7)
         for place in places {
@@ -45,7 +45,7 @@ struct RowColumns: Sendable {
     }
 }
 
-/// Image of a row, composed from several images. Each value is from the first image that has it.
+/// Composition of a row's image from several images. Each value is from the first image that has it.
 enum ComposedRow {
     struct Source {
         let tuple: [UInt8]

@@ -32,7 +32,7 @@ struct RowRecall {
         let relation: UInt64
         /// Image of the row; nil if the log does not have it.
         let tuple: [UInt8]?
-        /// True if the log was searched for the row, so that another search would find no more.
+        /// True if this is the result of a search of the log, so that another search would find no more.
         var isFromLog = false
         /// True if the log could not be read at the last search. The hub searches it again for the row's next change.
         var isUnread = false
@@ -58,7 +58,7 @@ struct RowRecall {
         }
     }
 
-    /// Number of bindings, by table, that need the rows of the table's changes.
+    /// Number of bindings, by table, for which the memory must keep the table's rows.
     private var watched: [UInt32: Int] = [:]
     /// Number of bindings, by table, whose clients asked for departures: rows that updates move out of their view. The
     /// hub looks up the old versions of these rows.
@@ -81,13 +81,13 @@ struct RowRecall {
     private var plans: [UInt64: Plan] = [:]
     /// Names of the columns by which the rows of a table are identified.
     private var names: [UInt32: [String]] = [:]
-    /// Fingerprint of the last change's schema, if changes of that schema contain whole rows; zero otherwise. The next
-    /// change mostly has the same schema and then needs no lookup.
+    /// Fingerprint of the last change's schema, if changes of that schema contain whole rows; zero otherwise. It saves
+    /// a lookup, because the next change mostly has the same schema.
     private var wholeRowSchema: UInt64 = 0
 
     private let found: CounterFamily<ProjectMetrics.Recall>
 
-    /// Creates an empty memory.
+    /// Creates an empty memory of rows.
     ///
     /// - Parameter found: counters of the lookups by the place where the row was found.
     init(_ found: CounterFamily<ProjectMetrics.Recall>) { self.found = found }

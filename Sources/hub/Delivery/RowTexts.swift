@@ -9,7 +9,7 @@ enum RowTexts {
         case old
     }
 
-    /// Column whose text is read; its type must match exactly.
+    /// Column whose text is read. The type of the column in the change must be exactly the same.
     struct Wanted {
         let name: String
         let typeOID: UInt32

@@ -19,14 +19,14 @@ struct SchemaRegistry {
     private var catalog: CatalogSnapshot?
     /// Ranges of WAL positions within which names and labels have one meaning.
     private var eras = DefinitionEras([])
-    /// Number of the range that contains the current transaction.
+    /// Index in `eras` of the range that contains the current transaction.
     private var era = 0
     /// WAL position of the current transaction; zero if the log's positions belong to another history.
     private var moment = LSN.zero
     private var segment: UInt64 = 0
     private var declared: [UInt32: Declaration] = [:]
     private var lastDeclaration: UInt64 = 0
-    /// True if a declaration replaced an earlier one of the same table. Bindings to the earlier one receive nothing.
+    /// True if a table was declared again with other columns. Bindings to the earlier declaration receive nothing.
     private var hasReplaced = false
     /// Tables whose partitions log less of old rows than the schemas of their changes state.
     private var mixed: [UInt32: CatalogTable] = [:]
@@ -34,7 +34,7 @@ struct SchemaRegistry {
     private var doubted: [UInt64: Relation] = [:]
     /// Columns, by schema, whose stored type differs from the current type.
     private var foreign: [UInt64: ForeignColumns] = [:]
-    /// Schemas for which the catalog is being read again.
+    /// Fingerprints of the schemas for which the catalog is being read again.
     private var asked: Set<UInt64> = []
     /// Layouts of schemas whose rows are messages to topics.
     private(set) var messages = MessageLayouts()
@@ -70,7 +70,8 @@ struct SchemaRegistry {
         doubted[fingerprint] = mixed[relation.oid]?.surelyOld(named.relation)
     }
 
-    /// Returns a stored schema with the column names that apply to the current transaction.
+    /// Returns a stored schema with the column names that apply to the current transaction, and the current column for
+    /// each of its columns if the table is known.
     func read(_ relation: Relation, _ fingerprint: UInt64) -> (relation: Relation, identities: ColumnIdentities?) {
         guard let table = table(relation.oid) else { return (relation, nil) }
         let identities = ColumnIdentities(of: relation, in: table, at: moment)
@@ -161,7 +162,8 @@ struct SchemaRegistry {
         table(relation.oid)?.unsure(relation, at: moment) ?? []
     }
 
-    /// Returns the columns of a schema whose values must be converted before use; nil if there are none.
+    /// Returns the columns of a schema whose values must be converted to their current types before use; nil if there
+    /// are none.
     func foreignColumns(_ fingerprint: UInt64) -> ForeignColumns? { foreign.isEmpty ? nil : foreign[fingerprint] }
 
     /// True if the log contains whole current rows of the table.
@@ -170,7 +172,8 @@ struct SchemaRegistry {
     /// True if clients of the table were promised whole old rows.
     func promisesWholeRows(_ table: UInt32) -> Bool { declared[table]?.table.identity == .full }
 
-    /// Declares a table in the indexes. Returns the declaration's number, by which `holds` recognizes it.
+    /// Declares a table's current columns to the indexes of bindings. Returns the declaration's number, by which
+    /// `holds` recognizes it.
     mutating func declare(_ table: CatalogTable, _ router: inout ChangeRouter) -> UInt64 {
         if let known = declared[table.oid] {
             if known.table === table { return known.number }
@@ -189,7 +192,7 @@ struct SchemaRegistry {
     /// True if some binding is or was on the table.
     func isDeclared(_ table: UInt32) -> Bool { declared[table] != nil }
 
-    /// True if the table's current declaration has this number.
+    /// True if the table's declaration in the indexes of bindings still has this number.
     func holds(_ declaration: UInt64, of table: CatalogTable) -> Bool {
         declared[table.oid]?.number == declaration
     }

@@ -12,14 +12,14 @@ import Policy
 /// only under two conditions. The log must have reached the position of the answer without another change of the row.
 /// And the hub must still decide in the same way.
 struct SecondOpinions {
-    /// Decision of the hub that is being checked.
+    /// Decision of the hub, if a holder sees a row, that is being checked.
     struct Opinion {
         let policy: UInt32
         /// Identity of the policy when the hub decided. `policy` is only its number, which a later policy may reuse.
         let judged: UInt64
         /// True if the hub decided that the holder sees the row.
         let expected: Bool
-        /// Identity of the row.
+        /// Identity of the row that the decision is about.
         let id: RowID
         /// Fingerprint of the row's schema in the change.
         let fingerprint: UInt64
@@ -33,7 +33,7 @@ struct SecondOpinions {
     private struct Watched {
         let table: UInt32
         let key: [String]
-        /// Key columns in the schema of the last change; nil if that schema lacks one.
+        /// Key columns of the table in the schema of the last change; nil if that schema lacks one.
         var columns: RowColumns?
         var fingerprint: UInt64 = 0
         var rows: [(hash: UInt64, ticket: UInt64)] = []
@@ -47,7 +47,7 @@ struct SecondOpinions {
     private var confirmed: [UInt32] = []
     private let samples: Counter
 
-    /// Creates an empty set of checks.
+    /// Creates a record without checks.
     ///
     /// - Parameter samples: counter of the answers.
     init(_ samples: Counter) { self.samples = samples }
@@ -103,7 +103,7 @@ struct SecondOpinions {
         if watched[place].rows.isEmpty { watched.remove(at: place) }
     }
 
-    /// Accepts PostgreSQL's answer; nil if PostgreSQL could not be asked.
+    /// Accepts PostgreSQL's answer to the check with this ticket; nil if PostgreSQL could not be asked.
     mutating func take(_ ticket: UInt64, _ seen: RowVisibilityAnswer?) {
         guard let opinion = open[ticket] else { return }
         guard let seen else { return close(ticket) }
@@ -185,7 +185,7 @@ extension SecondOpinions {
         }
     }
 
-    /// Removes and returns the policies with a confirmed contradiction.
+    /// Removes and returns the numbers of the policies with a confirmed contradiction.
     mutating func takeConfirmed() -> [UInt32] {
         defer { confirmed = [] }
         return confirmed
@@ -193,7 +193,7 @@ extension SecondOpinions {
 }
 
 extension SecondOpinions.Opinion {
-    /// Part of a transaction that inserts the row.
+    /// Part of a transaction that inserts the checked row, so that the policy can be evaluated on it.
     fileprivate var insertion: [UInt8] {
         var writer = ByteWriter(capacity: row.count + 128)
         TransactionCodec.begin(

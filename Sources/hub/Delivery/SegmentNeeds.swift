@@ -11,9 +11,9 @@ import Policy
 struct SegmentNeeds {
     /// Need of one binding.
     private enum Need {
-        /// Any change of the table.
+        /// The binding needs any change of the table.
         case table
-        /// Only changes of rows whose primary key, this column, has one of the values.
+        /// The binding needs only changes of rows whose primary key, this column, has one of the values.
         case rows(CatalogColumn, [[UInt8]])
     }
 
@@ -25,9 +25,9 @@ struct SegmentNeeds {
     /// Maximum number of single rows of a table. Looking for more rows would take longer than reading the segment.
     private static let maximumRows = 4096
 
-    /// Needs by member number, each with its table.
+    /// Need of each binding by its member number, with the table's OID.
     private var needs: [UInt32: (table: UInt32, Need)] = [:]
-    /// Needs of all members together, by table; nil if they must be computed again.
+    /// Needs of all bindings together, by table; nil if they must be computed again.
     private var wanted: [UInt32: Wanted]?
 
     mutating func add(_ member: UInt32, _ table: CatalogTable, _ predicate: Predicate) {

@@ -4,11 +4,11 @@ import Diagnostics
 /// Recorder of deliveries by table, with their delay since the commit. It records once for each part of a transaction
 /// and keeps references to the meters, so that it takes no lock.
 struct TableDelays {
-    /// Meters of all tables.
+    /// Metrics of all tables.
     private let meters: TableMeters
-    /// Meters by the fingerprints of the tables' schemas.
+    /// Metrics of tables, by the fingerprints of their schemas.
     private var known: [UInt64: TableMeter] = [:]
-    /// Deliveries of the current part.
+    /// Numbers of deliveries of the current part of a transaction, by table.
     private var delivered: [(table: UInt64, meter: TableMeter, count: Int)] = []
     /// Number of recent tables among which the recorder looks for the same table. If a part changes between many
     /// tables, a table may be recorded twice.

@@ -14,7 +14,7 @@ public final class TurnBroadcasts: Sendable {
         let eventBytes: Int
         let idBytes: Int
         public let payloadBytes: Int
-        /// Offset of a message from the database in the log; nil for other broadcasts.
+        /// Log offset of a message that came from the database; nil for all other broadcasts.
         public let offset: UInt64?
     }
 

@@ -7,8 +7,8 @@ struct TurnBudget {
     /// Unix time in seconds at which the first token of a channel expires.
     private let expiry: Int64
 
-    /// Creates the budget of a turn. If `sharing` is true, for a catch-up, it is smaller, to leave time for clients at
-    /// the log's end.
+    /// Creates the budget of a turn. If `sharing` is true, the turn is a catch-up's: its budget is smaller, to leave
+    /// time for clients at the log's end.
     init(until expiry: Int64, sharing: Bool) {
         self.expiry = expiry
         guard sharing else { return }

@@ -55,11 +55,11 @@ struct View {
     var users: UInt32 = 1
     /// Views for each schema of the rows, by fingerprint.
     private var prepared: [UInt64: ChangeView] = [:]
-    /// Number of the change to which `body` belongs.
+    /// Number (`ChangeMoment.number`) of the change to which `body` belongs.
     fileprivate(set) var change: UInt64 = 0
-    /// Range of the body in the loop's writer.
+    /// Range of the body in the buffer of `FrameWriter`.
     fileprivate(set) var body = 0..<0
-    /// Unique number of the body.
+    /// Number of the body, unique on the loop, by which envelopes recognize the frame that contains it.
     fileprivate(set) var bodyNumber: UInt64 = 0
     /// Body as the loop shares it between connections; nil if the body is too small for that.
     fileprivate(set) var bodyPiece: Piece?
@@ -70,7 +70,7 @@ struct View {
 
     init(_ key: ViewKey) { self.key = key }
 
-    /// Returns the view for rows of a schema. The first call makes it.
+    /// Returns the view of rows of one stored schema. The first call makes it.
     mutating func prepare(_ fingerprint: UInt64, _ relation: Relation) -> ChangeView {
         if let known = prepared[fingerprint] { return known }
         let made = ChangeView(relation, visible: visible(in: relation), past: key.shape.past)
@@ -100,6 +100,7 @@ struct ViewTable {
 
     init(tellsFormerKeys: Bool = false) { self.tellsFormerKeys = tellsFormerKeys }
 
+    /// Returns the index of the view with this key, for one more user. The first call makes the view.
     mutating func take(_ key: ViewKey) -> UInt32 {
         if let known = byKey[key] {
             views[known]?.users += 1
@@ -110,6 +111,7 @@ struct ViewTable {
         return index
     }
 
+    /// Releases the view for one user. The last user's release removes it.
     mutating func release(_ index: UInt32) {
         guard let view = views[index] else { return }
         assert(view.users > 0, "a view is given back by who took it")

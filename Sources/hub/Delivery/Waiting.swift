@@ -3,7 +3,7 @@ import Change
 import Diagnostics
 import EventLog
 
-/// Question to PostgreSQL about one row, about a filter or a policy or both.
+/// Question to PostgreSQL about one row: if it matches a filter, if a holder may see it by a policy, or both.
 final class PendingQuestion {
     enum Answer {
         case none
@@ -19,7 +19,7 @@ final class PendingQuestion {
     /// True if a policy's failure counts as a denial. If a subscriber learned of failures on rows that its filter
     /// matches, it would learn about rows that it may not see.
     let hidesFailures: Bool
-    /// Listeners whose first waiting delivery can be sent when the question is answered.
+    /// Listeners whose first waiting delivery needs the answer.
     var listeners: [UInt32] = []
 
     init(parts: Int = 1, hidesFailures: Bool = false) {
@@ -50,7 +50,7 @@ final class PendingQuestion {
     }
 }
 
-/// Binding that a delivery is for only if PostgreSQL answers a question as wanted.
+/// Binding that receives a delivery only if PostgreSQL answers a question as wanted.
 struct DeferredBinding {
     let binding: UInt8
     let question: PendingQuestion
@@ -103,7 +103,7 @@ struct WaitingDelivery {
     let operation: Operation
     let bindings: BindingSet
     let deferredBindings: [DeferredBinding]
-    /// Position of the channel once it has received the delivery.
+    /// Position in the log at which the channel is once it has received the delivery.
     let position: EventLogPosition
 
     var isAnswered: Bool {

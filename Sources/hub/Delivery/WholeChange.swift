@@ -3,7 +3,7 @@ import Change
 
 /// Data found about a change's row besides the change's own images. Few changes have one, so it is a separate object.
 final class Completion {
-    /// Change with its whole row, by which it is matched; nil if the change itself suffices.
+    /// Change with its whole row, on which filters and policies are evaluated; nil if the change itself suffices.
     let whole: WholeChange?
     /// Old row of an update that contains at most its key; nil if it was not found. It decides who receives the old
     /// key, and whose view the row leaves.
