@@ -218,8 +218,8 @@ struct EntryValues {
 
     // MARK: Completion
 
-    /// Finds the values that the row images of a change lack, if some client needs them. Returns the first kind of
-    /// value that the hub must get before it can deliver; nil if it can deliver now.
+    /// Finds the values that the row images of a change lack, if some client needs them, and stores them in
+    /// `completion`. Returns what the hub must still get elsewhere before it can deliver the change.
     ///
     /// - Parameters:
     ///   - place: index of the change in the group that was matched.

@@ -34,8 +34,8 @@ public struct RecallRequest: Sendable {
     var reading = Reading()
     var rows: [Row] = []
     var relations: [UInt64: Relation] = [:]
-    /// Rows that changes after the request's place have changed. The hub does not ask for such a row again: it learns
-    /// the row's state from those changes.
+    /// Rows that the changes collected so far have changed. The hub does not ask for such a row again: once it reaches
+    /// those changes, it knows the row.
     var touched: Set<RowID> = []
 }
 

@@ -103,7 +103,8 @@ struct RecallSearch {
         read(at: request.reading.moment)
     }
 
-    /// Renames the columns of the segment's schemas to the names that apply to transactions at this WAL position.
+    /// Finds the wanted tables' key columns in the segment's schemas, by the column names that apply to transactions at
+    /// this WAL position.
     private mutating func read(at lsn: LSN) {
         era = eras.number(at: lsn)
         finders = [:]
