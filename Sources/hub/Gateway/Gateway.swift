@@ -47,8 +47,8 @@ public final class Gateway: Sendable {
         shared.directory.add(project)
     }
 
-    /// Records that known projects do not run, and why. The hub tells their clients so, and no other project serves
-    /// them.
+    /// Records that known projects do not run, and why. The hub then tells this to their clients, and no other project
+    /// serves them.
     public func announce(_ names: [String], _ absence: ProjectAbsence) { shared.directory.announce(names, absence) }
 
     /// Records names of deleted projects, so that no other project serves their clients.

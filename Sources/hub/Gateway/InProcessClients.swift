@@ -21,7 +21,7 @@ public final class InProcessClients: Sendable {
 
     public init() {}
 
-    /// Queues work for the loop's own thread.
+    /// Queues a closure that the loop runs on its own thread.
     public func order(_ order: @escaping Order) {
         let bell = orders.withLock { orders in
             orders.waiting.append(order)

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// State of the project's loops as readers of the event log.
+/// State of a project's loops as readers of the event log: which of them cannot read it, and why.
 struct LogTroubles: ~Copyable, Sendable {
     private let hasFailed = Atomic<Bool>(false)
     private let troubles = Mutex<[Int: String]>([:])

@@ -106,10 +106,10 @@ public final class Project: Sendable {
     /// client begins earlier, the hub must report the loss to it once.
     func wholeFrom(_ table: UInt32) -> UInt64 { settings.publication.wholeFrom(table, at: logEnd) }
 
-    /// Highest offset at which a break in the publication was found.
+    /// Highest offset in the log at which the hub found a break in the publication of a table.
     var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
-    /// Stops the project's services. All loops must have forgotten the project.
+    /// Stops the project's services. Before this, all loops must have forgotten the project.
     public func stop() {
         services.stop()
         settings.resumeStore?.stop()
@@ -134,7 +134,7 @@ public final class Project: Sendable {
     /// True if only PostgreSQL decides on the policy's rows.
     func isDemoted(_ policy: PolicyBinding) -> Bool { settings.demoted.contains(policy) }
 
-    /// Makes PostgreSQL decide on the policy's rows on all loops, until the policy's text or the hub's version changes.
+    /// Makes all loops ask PostgreSQL about the policy's rows, until the policy's text or the hub's version changes.
     func demote(_ policy: PolicyBinding) { if settings.demoted.add(policy) { post(.demoted) } }
 
     /// True if a token may name the role, by the privileged roles that the catalog has.
@@ -148,6 +148,7 @@ public final class Project: Sendable {
         refusals.note(.token(token), at: now)
     }
 
+    /// Counts a refused client in the metrics, and logs some of the refusals.
     func refused(_ refusal: ClientRefusal, at now: UInt64) { refusals.note(refusal, at: now) }
 
     // MARK: Limits

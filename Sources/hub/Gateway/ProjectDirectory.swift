@@ -33,13 +33,13 @@ final class ProjectDirectory: Sendable {
 
     private struct Entries {
         var byName: [String: Entry] = [:]
-        /// Only known project; nil if there are none or several.
+        /// The only known project; nil if there are none or several.
         var only: Entry?
     }
 
     private let entries = Mutex(Entries())
 
-    /// Project for a host name.
+    /// Result of looking up the project for a host name.
     enum Answer {
         case known(Project)
         /// The name belongs to no project. The project in the value serves all such names.

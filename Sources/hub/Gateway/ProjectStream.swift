@@ -5,7 +5,8 @@ import Diagnostics
 /// Event log of a project and state of its database stream. Any thread may use it.
 public struct ProjectStream: Sendable {
     let log: LogSource
-    /// Function that returns true if messages from the database arrive.
+    /// Function that returns true if the hub now receives messages that PostgreSQL broadcasts (rows of
+    /// `realtime.messages`).
     let hearsDatabase: @Sendable () -> Bool
     /// Function that records presence changes in the log; nil if they are not recorded.
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?

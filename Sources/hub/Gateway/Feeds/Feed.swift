@@ -3,16 +3,16 @@ import Delivery
 import Protocol
 
 /// HTTP request for changes that is being answered. It has its own channel in the project, which no client joined. The
-/// channel follows the log like others; only the envelopes of its changes differ.
+/// channel follows the log like others; only the envelopes around its changes differ.
 final class Feed {
     enum Stage {
-        /// The hub has not sent any part of the answer.
+        /// The hub has not sent any part of the HTTP answer.
         case joining
-        /// The hub has begun the answer and sends changes.
+        /// The hub has begun the HTTP answer and sends changes.
         case telling
-        /// The page ends before its limit, at a truncation, because its changes must not be mixed with later ones.
+        /// The feed ends before its limit, at a truncation: a page must not mix changes from before and after it.
         case interrupted
-        /// The feed has reached the log's end, where it was to end.
+        /// The feed has reached the log's end and was meant to end there.
         case finished
         /// The hub ends the feed early, for this reason.
         case cut(FeedEnding.Reason)
@@ -27,16 +27,17 @@ final class Feed {
     /// seen earlier changes through a faster loop.
     let reach: UInt64
     var stage = Stage.joining
-    /// Quota of changes and number sent. While the channel is bound, the follower's pipeline has the current value.
+    /// Limit of changes and number sent so far. While the channel is bound, the follower's pipeline has the current
+    /// value.
     var share: FeedShare
     /// Records to send at a page's end, or at a stream's beginning.
     var notes: [SystemRecord] = []
-    /// True if the hub has sent a complete answer, or an ending that gives the reason for ending early.
+    /// True if the hub has sent the whole HTTP answer, or an ending that gives the reason for ending early.
     var isAnswered = false
-    /// Position of the client when the feed's channel ended; nil until then.
+    /// Position up to which the client has everything, recorded when the feed's channel ended; nil until then.
     var stood: Standing?
 
-    /// Position from which a client can continue.
+    /// Place in the log from which a client can continue.
     enum Standing: Equatable {
         case at(String)
         /// The client has received only some rows of its snapshot, so it has no position.

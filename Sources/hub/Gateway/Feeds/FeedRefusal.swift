@@ -78,7 +78,7 @@ enum FeedRefusal: Error, Equatable {
         }
     }
 
-    /// Reason as the ledger records it.
+    /// Text that the ledger records for a refusal: its code and description.
     var said: String { "\(code): \(text)" }
 
     var response: HTTPResponse {

@@ -10,12 +10,12 @@ import Protocol
 /// HTTP requests for changes of one project on one loop. Each has its own channel, which no client joined.
 final class LoopFeeds: LoopPart {
     unowned let home: ProjectLoop
-    /// Places (indices) of the channels of requests that may have ended.
+    /// Places (indices) of the channels of feeds that may have ended.
     private var due: Set<UInt32> = []
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Begins to serve a request for changes. It resumes from its start position as a client's channel does.
+    /// Begins to serve a request for changes: its channel resumes from the start position as a client's channel does.
     func begin(_ request: FeedRequest, _ session: Session) throws(FeedRefusal) {
         guard let claims = session.terms.claims else { preconditionFailure("a feed of nobody") }
         assert(session.feed == nil, "a session answers one request for changes at a time")
@@ -40,7 +40,7 @@ final class LoopFeeds: LoopPart {
         home.joins.begin(channel)
     }
 
-    /// Topic of all feeds' channels. Each is in the channel machine of its own request only.
+    /// Topic of every feed's channel. Each channel is in the state machine of its own HTTP request only.
     private static let topicOfFeeds = Array("realtime:changes".utf8)
 
     /// Returns the channel of a feed; nil if it has ended.
@@ -50,7 +50,7 @@ final class LoopFeeds: LoopPart {
 
     // MARK: The answer's beginning
 
-    /// Returns the reason why the hub cannot send changes for the request; nil if it can.
+    /// Returns the reason why the hub cannot send changes to the feed's channel; nil if it can.
     func refusal(of channel: Channel) -> FeedRefusal? {
         // A client that receives all existing rows need not fetch its data again.
         if case .refused(let refusal) = channel.position.resumption, !channel.wantsSnapshot,
@@ -70,7 +70,7 @@ final class LoopFeeds: LoopPart {
         return nil
     }
 
-    /// Opens the feed's channel after the hub has begun the answer.
+    /// Opens the feed's channel after the hub has begun the HTTP answer.
     func open(_ feed: Feed, _ channel: Channel) {
         home.joins.take(.replied, channel)
         assert(channel.isOpen, "a channel opens after the answer has begun")
@@ -111,7 +111,7 @@ final class LoopFeeds: LoopPart {
         return channel.feed?.share.isFull == true ? channel.position.toldAt ?? begins : begins
     }
 
-    /// Sends a notice to the feed's client, or keeps it until the answer or its end is sent.
+    /// Sends a notice to the feed's client, or keeps it until the HTTP answer begins or ends.
     func tell(_ feed: Feed, _ channel: Channel, _ notice: ChannelNotice) {
         guard let standing = standing(of: channel), let code = notice.code else { return }
         var record = SystemRecord(notice.status, code: code.rawValue, notice.text, at: standing.position)
@@ -125,7 +125,7 @@ final class LoopFeeds: LoopPart {
         isDue(channel)
     }
 
-    /// Updates the number of sent changes after the channel received some.
+    /// Updates the number of changes that a feed has received, after its channel received some.
     func isFed(_ channel: Channel) {
         guard let feed = channel.feed, let listener = channel.delivery.listener else { return }
         if let share = channel.delivery.follower?.pipeline.share(listener) {
@@ -135,7 +135,8 @@ final class LoopFeeds: LoopPart {
         if feed.share.isFull || feed.isPage { isDue(channel) }
     }
 
-    /// Ends a feed that was to end at the log's end, or tells its client that it has received everything so far.
+    /// Acts on a feed that has received everything up to the log's end: ends it if it was to end there, else tells its
+    /// client.
     func hasCaughtUp(_ feed: Feed, _ channel: Channel) {
         if feed.endsAtSeam { return isFinished(feed, channel) }
         guard !feed.isPage, let position = standing(of: channel)?.position else { return }
@@ -167,7 +168,8 @@ final class LoopFeeds: LoopPart {
 
     // MARK: The answer's end
 
-    /// Ends the feeds that are due. The loop calls this after the deliveries of a turn.
+    /// Ends those feeds of which `due` says that they may have ended. The loop calls this after the deliveries of a
+    /// turn.
     func finishDue() {
         guard !due.isEmpty else { return }
         let places = due.sorted()
@@ -181,7 +183,7 @@ final class LoopFeeds: LoopPart {
         }
     }
 
-    /// Returns the ending of a feed, after all waiting reports; nil if the log has not begun.
+    /// Returns the ending of a feed's HTTP answer, after all waiting reports; nil if the log has not begun.
     func ending(of feed: Feed, _ channel: Channel) -> FeedEnding? {
         // The follower may have read changes before the channel's bindings were placed, which is reported first.
         home.take(.owedLossDue, channel)
@@ -194,7 +196,7 @@ final class LoopFeeds: LoopPart {
 }
 
 extension Session {
-    /// Begins to join the topic as the machine's only channel. Returns nil if the machine has no room.
+    /// Begins to join the topic as the only channel of the state machine. Returns nil if the machine has no room.
     fileprivate func joinOnly(_ topic: [UInt8]) -> ChannelID? {
         let isFirst = machine?.channelCount == 0
         assert(isFirst, "a request for changes has one channel")

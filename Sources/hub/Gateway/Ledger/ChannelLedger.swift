@@ -8,7 +8,7 @@ import Settings
 /// that each channel had reached at its end.
 public struct ChannelLedger: Sendable {
     let scope: LedgerScope
-    /// Names of the claims that are recorded with their values.
+    /// Names of the claims that the ledger records with their values.
     private let claims: Set<String>
     /// Writes a note to the log. Returns false if the log has no room for it.
     let record: @Sendable (LedgerNote) -> Bool
@@ -33,7 +33,8 @@ public struct ChannelLedger: Sendable {
     /// Claims that say nothing about the holder, so that not even their names are recorded.
     private static let formalities: Set<String> = ["aud", "exp", "iat", "iss", "jti", "nbf"]
 
-    /// Returns the recorded claims as JSON, and the names of the other claims.
+    /// Returns those of a token's claims that the ledger records with their values, as JSON, and the names of the
+    /// others.
     func kept(of all: RawSpan) -> (claims: [UInt8], others: [String]) {
         var kept = ByteWriter(capacity: 256)
         var others: [String] = []
@@ -69,31 +70,32 @@ public struct ChannelLedger: Sendable {
     }
 }
 
-/// State of one channel in the ledger.
+/// Record of what the ledger's notes say about one channel.
 struct ChannelLedgerEntry {
-    /// State when the channel's last note was written.
+    /// State of the loop when the channel's last note was written.
     struct Noted {
-        /// Offset of the live follower at that moment.
+        /// Offset that the live follower had reached when the note was written.
         var at: UInt64
-        /// Value of `MissedNotes.times` at that moment.
+        /// Value of `MissedNotes.times` when the note was written. If it has increased since, the note must be
+        /// repeated.
         var behindMisses: UInt32
     }
 
     /// Offset from which the ledger lists the channel as joined; nil if the ledger does not list it. The end is
     /// recorded only for listed channels.
     var since: UInt64?
-    /// Index under which deliveries to the channel are recorded; nil if they are not recorded.
+    /// Index under which `LedgerRecorder` records deliveries to the channel; nil if they are not recorded.
     var seat: UInt32?
-    /// State when the channel's last note was written; nil if the log had no room for a note.
+    /// State of the loop when the channel's last note was written; nil if the log had no room for a note.
     var noted: Noted?
 
     var isListed: Bool { since != nil }
 }
 
-/// Generator of the sockets' numbers in the ledger. A number combines the microsecond of the first note and the loop's
-/// number, so that it is unique even across restarts.
+/// Generator of the numbers by which the ledger identifies sockets. A number combines the microsecond of the first note
+/// and the loop's number, so that it is unique even across restarts.
 struct LedgerNumbers {
-    /// Number of the loop, as notes contain it.
+    /// Number of this loop, as ledger notes contain it.
     let loop: UInt64
     private var last: UInt64 = 0
 

@@ -9,37 +9,39 @@ struct LedgerRecorder: ~Copyable {
     private var numbers: LedgerNumbers
     /// Deliveries that have not been passed to the log yet.
     private var deliveries = DeliveryBlockWriter()
-    /// Range of changes whose recorded deliveries were lost and not reported in the log; nil if there are none.
+    /// Offsets of changes whose recorded deliveries were lost, from the first to the last. Nil if the log reports all
+    /// such losses.
     private var unrecorded: ClosedRange<UInt64>?
-    /// Numbers of lost notes that are not reported in the log yet.
+    /// Counts of lost notes that are not reported in the log yet.
     private(set) var missed = MissedNotes()
     /// Refusals that were recorded recently.
     var refusals = RefusalMemory()
-    /// Highest offset before which a note says that everything was sent to all channels.
+    /// Highest offset of which a note says that everything before it was sent to all channels.
     private var reachNoted: UInt64 = 0
     /// True while a timer runs, at the end of which the deliveries are passed to the log.
     private var isTimed = false
 
     init(loop: Int) { numbers = LedgerNumbers(loop: loop) }
 
-    /// Number of the loop, as notes contain it.
+    /// Number of this loop, as ledger notes contain it.
     var loop: UInt64 { numbers.loop }
 
     mutating func number(at time: Int64) -> UInt64 { numbers.next(at: time) }
 
     // MARK: Notes
 
-    /// Writes a note. Returns false if the log has no room; the caller then counts the kind of note that is missing.
+    /// Writes a note to the log. Returns false if the log has no room; the caller then counts the kind of note that is
+    /// missing.
     mutating func record(_ note: LedgerNote, in ledger: ChannelLedger, at time: Int64) -> Bool {
         saysWhatIsMissing(in: ledger, at: time) && ledger.record(note)
     }
 
-    /// Counts a missing note about a channel that the ledger lists.
+    /// Counts a lost note about a channel that the ledger lists.
     mutating func missKnown() { missed.ofKnown += 1 }
-    /// Counts a channel or request of which the ledger has no note at all.
+    /// Counts a channel or request of which the ledger has no note, because the note was lost.
     mutating func missStranger() { missed.strangers += 1 }
 
-    /// Writes that notes are missing, if any are. Returns false if the log has no room for that.
+    /// Writes to the log that notes are missing, if any are. Returns false if the log has no room for that.
     mutating func saysWhatIsMissing(in ledger: ChannelLedger, at time: Int64) -> Bool {
         noteUnrecorded(in: ledger, at: time)
         guard unrecorded == nil else { return false }
@@ -51,10 +53,10 @@ struct LedgerRecorder: ~Copyable {
         return true
     }
 
-    /// True if no note says yet that everything before the offset was sent to all channels.
+    /// True if no note says yet that everything before this offset was sent to all channels.
     func isNews(reach offset: UInt64) -> Bool { offset > reachNoted }
 
-    /// Writes that everything before the offset was sent to all channels.
+    /// Writes to the log that everything before the offset was sent to all channels.
     ///
     /// - Parameters:
     ///   - began: Unix time in microseconds at which the check of the channels began.
@@ -68,7 +70,7 @@ struct LedgerRecorder: ~Copyable {
 
     // MARK: Deliveries
 
-    /// Begins to wait for more deliveries. Returns true if the caller must start the timer.
+    /// Begins to collect deliveries until a timer ends. Returns true if the caller must start that timer.
     mutating func beginWait() -> Bool {
         guard !isHandedOver, !isTimed else { return false }
         isTimed = true
@@ -77,7 +79,7 @@ struct LedgerRecorder: ~Copyable {
 
     mutating func waitIsOver() { isTimed = false }
 
-    /// True if no delivery waits to be passed to the log.
+    /// True if all recorded deliveries have been passed to the log.
     var isHandedOver: Bool { deliveries.isEmpty }
     /// True if as many deliveries wait as the log takes in one block.
     var isFull: Bool { deliveries.byteCount >= Limits.deliveryBlockBytes && !deliveries.isMostlyNames }
@@ -95,12 +97,12 @@ struct LedgerRecorder: ~Copyable {
         deliveries.leave(seat)
     }
 
-    /// Begins to record deliveries that are made at the same time.
+    /// Begins to record the deliveries of one turn, which all get the same time.
     mutating func beginTurn(at time: Int64, changes: Int) { deliveries.beginTurn(at: time, changes: changes) }
 
     mutating func deliver(_ offset: UInt64, to seats: Span<UInt32>) { deliveries.append(offset, to: seats) }
 
-    /// Passes the deliveries to the log. If the log has no room, their range is recorded as lost.
+    /// Passes the recorded deliveries to the log. If the log has no room, records the range of their changes as lost.
     mutating func handOver(to ledger: ChannelLedger, at time: Int64) {
         if !deliveries.isEmpty {
             let offsets = deliveries.offsets
@@ -115,8 +117,8 @@ struct LedgerRecorder: ~Copyable {
         noteUnrecorded(in: ledger, at: time)
     }
 
-    /// Writes the range of lost deliveries, at each call until the log has room. Otherwise readers would believe that
-    /// the changes were not sent.
+    /// Writes to the log which changes have lost deliveries; tries again at each call until the log has room. Otherwise
+    /// readers would believe that the changes were not sent.
     private mutating func noteUnrecorded(in ledger: ChannelLedger, at time: Int64) {
         guard let missing = unrecorded else { return }
         let note = LedgerNote(

@@ -23,7 +23,7 @@ final class LoopLedger: LoopPart {
 
     // MARK: Notes
 
-    /// Writes that a channel was joined.
+    /// Writes to the ledger that a channel was joined.
     func noteJoin(_ channel: Channel) {
         guard project.ledger?.keeps(.joined) == true else { return }
         // Without bindings or after a move to another follower the position changes, but the recorded offset must not.
@@ -43,8 +43,8 @@ final class LoopLedger: LoopPart {
         home.standings.watch()
     }
 
-    /// Writes that everything before the offset was sent to all channels. `began` is the Unix time in microseconds at
-    /// which the check of the channels began.
+    /// Writes to the ledger that everything before the offset was sent to all channels. `began` is the Unix time in
+    /// microseconds at which the check of the channels began.
     func noteReach(_ offset: UInt64, from began: Int64) {
         guard let ledger = project.ledger, ledger.keeps(.reached), recorder.isNews(reach: offset) else {
             return
@@ -53,8 +53,8 @@ final class LoopLedger: LoopPart {
         recorder.noteReach(offset, from: began, in: ledger, at: loop.time.unixMicroseconds())
     }
 
-    /// Offset before which a channel's note must be repeated, because retention will delete it soon; nil if none must
-    /// be.
+    /// Offset before which a channel's note is so old that it must be repeated, because retention will delete it soon;
+    /// nil if no note must be repeated.
     var restatedBefore: UInt64? {
         guard let ledger = project.ledger, ledger.keeps(.stands), let oldest = home.catchUps.oldestOffset(),
             let end = project.delivery.log.end()?.state.position.offset, end > oldest + Limits.restatedAfterChanges
@@ -62,14 +62,14 @@ final class LoopLedger: LoopPart {
         return oldest + (end - oldest) / 4
     }
 
-    /// True if the log lacks a current note about the channel: its note is before `oldest`, or notes have been lost
-    /// since.
+    /// True if the log lacks a current note about the channel: its note is before the offset `oldest`, or notes have
+    /// been lost since.
     func mustBeRestated(_ channel: Channel, before oldest: UInt64) -> Bool {
         guard let noted = channel.ledger.noted else { return true }
         return noted.at < oldest || noted.behindMisses != recorder.missed.times
     }
 
-    /// Writes that notes are missing, if any are.
+    /// Writes to the ledger that notes are missing, if any are.
     func sayWhatIsMissing() {
         guard let ledger = project.ledger else { return }
         _ = recorder.saysWhatIsMissing(in: ledger, at: loop.time.unixMicroseconds())
@@ -79,7 +79,7 @@ final class LoopLedger: LoopPart {
         ChannelLedgerEntry.Noted(at: home.live.pipeline.frontier, behindMisses: recorder.missed.times)
     }
 
-    /// Repeats the note about a joined channel.
+    /// Repeats the ledger's note about a joined channel.
     func restate(_ channel: Channel) {
         let isNoted = note(.stands, channel) { note in
             note.isRecorded = recordsEach
@@ -91,7 +91,7 @@ final class LoopLedger: LoopPart {
         if isNoted { channel.ledger.noted = notedNow }
     }
 
-    /// Writes that a channel's join was refused.
+    /// Writes to the ledger that a channel's join was refused.
     func noteRefusal(_ channel: Channel, _ reason: String) {
         noteRefusal(of: channel.session, TokenHolder(channel.claims), channel.ledgerTopic, reason) { note in
             note.channel = channel.id.incarnation
@@ -99,7 +99,7 @@ final class LoopLedger: LoopPart {
         }
     }
 
-    /// Writes that another token replaced a channel's token.
+    /// Writes to the ledger that another token replaced a channel's token.
     func noteRenewal(_ channel: Channel) {
         let isNoted = note(.renewed, channel) { note in
             note.offset = home.live.pipeline.frontier
@@ -109,7 +109,8 @@ final class LoopLedger: LoopPart {
         if !isNoted, channel.ledger.noted != nil { recorder.missKnown() }
     }
 
-    /// Writes that a loss was reported to a client. The note names the holder, so that readers need no other note.
+    /// Writes to the ledger that a loss was reported to a client. The note names the holder, so that readers need no
+    /// other note.
     func noteLoss(_ channel: Channel, _ text: String) {
         let isNoted = note(.told, channel) { note in
             note.offset = home.live.pipeline.frontier
@@ -120,7 +121,7 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missKnown() }
     }
 
-    /// Writes that a channel has ended.
+    /// Writes to the ledger that a channel has ended.
     func noteEnd(_ channel: Channel, _ reason: ChannelStop) {
         leaveSeat(of: channel)
         assert(channel.ledger.seat == nil, "deliveries are recorded before the end of their channel")
@@ -146,7 +147,7 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missKnown() }
     }
 
-    /// Returns the reason as a text for people, without row data.
+    /// Returns the reason why a channel ended as a text for people, without row data.
     private static func sentence(_ reason: ChannelStop, _ channel: Channel) -> String {
         if let feed = channel.feed {
             return "\(feed.isAnswered ? "its answer" : "its socket") ended after \(feed.changesSaid)"
@@ -161,8 +162,8 @@ final class LoopLedger: LoopPart {
         }
     }
 
-    /// Writes the end of a page, if its answer had begun. Empty pages are not recorded, because clients may poll every
-    /// second.
+    /// Writes to the ledger that the answer to a page of changes ended, if it had begun. Empty pages are not recorded,
+    /// because clients may poll every second.
     private func noteAnswer(to channel: Channel, _ feed: Feed) {
         if case .joining = feed.stage { return }
         let begin = channel.position.resumedFrom ?? channel.position.since ?? home.live.pipeline.frontier
@@ -180,8 +181,8 @@ final class LoopLedger: LoopPart {
         if !isNoted { recorder.missStranger() }
     }
 
-    /// Writes that a socket, join or request was refused, if a signed token names its holder. For a while, the same
-    /// refusal is not recorded again. `topic` is empty for a socket.
+    /// Writes to the ledger that a socket, join or request was refused, if a signed token names its holder. For a
+    /// while, the same refusal is not recorded again. `topic` is empty for a socket.
     func noteRefusal(
         of session: Session, _ holder: @autoclosure () -> TokenHolder?, _ topic: [UInt8], _ reason: String,
         _ fill: (inout LedgerNote) -> Void = { _ in }
@@ -210,7 +211,7 @@ final class LoopLedger: LoopPart {
         }
     }
 
-    /// Writes a note about the channel. Returns false if the log has no room for it.
+    /// Writes a note about the channel to the ledger. Returns false if the log has no room for it.
     private func note(_ event: LedgerNote.Event, _ channel: Channel, _ fill: (inout LedgerNote) -> Void) -> Bool {
         guard let ledger = project.ledger, ledger.keeps(event) else { return true }
         var note = LedgerNote(
@@ -225,7 +226,7 @@ final class LoopLedger: LoopPart {
         recorder.record(note, in: ledger, at: loop.time.unixMicroseconds())
     }
 
-    /// Returns the session's number in the ledger; draws one at the first call.
+    /// Returns the number by which the ledger identifies the session; makes one at the first call.
     func number(of session: Session) -> UInt64 {
         if session.ledgerNumber == 0 { session.ledgerNumber = recorder.number(at: loop.time.unixMicroseconds()) }
         assert(
@@ -233,7 +234,7 @@ final class LoopLedger: LoopPart {
         return session.ledgerNumber
     }
 
-    /// Adds to the note if the topic is private and if the channel may receive its broadcasts.
+    /// Adds to the note whether the topic is private, and whether the channel may receive its broadcasts.
     private func addHearing(of channel: Channel, to note: inout LedgerNote) {
         note.isPrivate = channel.conversation.isPrivate
         note.isDeaf = note.isPrivate && channel.conversation.details?.readsBroadcasts != true
@@ -255,8 +256,8 @@ final class LoopLedger: LoopPart {
 /// Record of each delivery, if the setting `ledger` is `full`. Followers record the recipients of each change by seat.
 /// At the end of a turn the loop collects these records, and passes them to the log in blocks.
 extension LoopLedger {
-    /// Returns the index under which deliveries to the channel are recorded. It is not reused before the channel has
-    /// ended.
+    /// Returns the index under which `LedgerRecorder` records deliveries to the channel. It is not reused before the
+    /// channel has ended.
     func seat(of channel: Channel) -> UInt32 {
         guard recordsEach else { return Recipient.unrecorded }
         if let known = channel.ledger.seat { return known }
@@ -278,8 +279,8 @@ extension LoopLedger {
         timeSentRecord()
     }
 
-    /// Passes the channel's deliveries to the log and frees its seat. The caller must do this before it writes the
-    /// channel's end, because readers assume that no delivery is recorded after it.
+    /// Passes the channel's recorded deliveries to the log and frees its index in the record. The caller must do this
+    /// before it writes the channel's end, because readers assume that no delivery is recorded after it.
     func leaveSeat(of channel: Channel) {
         guard let seat = channel.ledger.seat else { return }
         recordSent()
@@ -320,11 +321,11 @@ extension LoopLedger {
     }
 }
 
-/// Numbers of notes that were lost and not reported in the log yet.
+/// Counts of notes that were lost and not reported in the log yet.
 struct MissedNotes {
-    /// Lost notes about channels that the ledger lists.
+    /// Number of lost notes about channels that the ledger lists.
     var ofKnown: UInt64 = 0
-    /// Channels and requests of which the ledger has no note at all.
+    /// Number of channels and requests of which the ledger has no note at all.
     var strangers: UInt64 = 0
     /// Number of times that notes about listed channels were lost. After each, notes about all joined channels are
     /// repeated.
@@ -343,10 +344,11 @@ extension Feed {
 }
 
 extension Channel {
-    /// Bindings as JSON, as clients write them.
+    /// Bindings as JSON, as the client wrote them.
     var bindingsForLedger: [UInt8] { listedBindings { $0 } }
 
-    /// Bindings as JSON, with the values in filters masked, as readers of the ledger mask them too.
+    /// Bindings as JSON, with the values in filters replaced by a mask, in the same way as readers of the ledger mask
+    /// them.
     var bindingsForCensus: [UInt8] {
         let bounds = Filter.Bounds(
             bytes: Limits.maximumFilterBytes, conditions: Limits.maximumFilterConditions,

@@ -17,15 +17,17 @@ struct RefusalMemory {
     }
 
     private struct Window {
-        /// Monotonic time in nanoseconds at which the interval began.
+        /// Monotonic time in nanoseconds at which the user's interval (`Limits.refusalNoteInterval`) began.
         let began: UInt64
         /// Hashes of the refusals recorded in the interval.
         var noted: Set<UInt64> = []
     }
 
-    /// Windows by the hash of the user. Texts are not stored, because a token may contain long ones.
+    /// Recorded refusals of the current interval, by the hash of the user. Texts are not stored, because a token may
+    /// contain long ones.
     private var windows: [UInt64: Window] = [:]
 
+    /// Records a refusal of the user. Returns if the ledger must record it too.
     mutating func note(of subject: [UInt8], _ topic: [UInt8], _ reason: String, at now: UInt64) -> Verdict {
         let interval = Limits.refusalNoteInterval.wholeNanoseconds
         let user = Self.hash(subject)

@@ -36,7 +36,7 @@ final class BackgroundWriter: Sendable {
         }
     }
 
-    /// Makes the thread write.
+    /// Makes the thread call `write`.
     func wake() { pulse.beat() }
 
     /// Stops the thread after a last write.

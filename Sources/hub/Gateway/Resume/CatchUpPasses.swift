@@ -1,6 +1,6 @@
 import Diagnostics
 
-/// Catch-up followers of a loop, and the channels that wait for one.
+/// Catch-up followers of a loop (each makes one pass over the log), and the channels that wait for one.
 struct CatchUpPasses {
     private(set) var followers: [Follower] = []
     private var lastNumber: UInt32 = 0
@@ -36,7 +36,7 @@ struct CatchUpPasses {
     mutating func await(_ place: UInt32) { waiting.insert(place) }
     mutating func cancel(_ place: UInt32) { waiting.remove(place) }
 
-    /// Removes and returns the places of the waiting channels, in order.
+    /// Removes and returns the places (indices) of the waiting channels, in order.
     mutating func takeWaiting() -> [UInt32] {
         defer { waiting = [] }
         return waiting.sorted()

@@ -27,17 +27,18 @@ final class LoopCatchUps: LoopPart {
 
     func follower(_ number: UInt32) -> Follower? { passes.follower(number) }
 
-    /// Adds a channel to those that wait for a pass.
+    /// Adds a channel to those that wait for a pass of a catch-up follower.
     func await(_ place: UInt32) { passes.await(place) }
 
-    /// Removes a channel from those that wait for a pass.
+    /// Removes a channel from those that wait for a pass of a catch-up follower.
     func cancel(_ place: UInt32) { passes.cancel(place) }
 
     func remove(_ follower: Follower) { passes.remove(follower) }
 
     // MARK: The log's beginning
 
-    /// Returns the first offset of the log; nil if it cannot be read. See `logBeginning`.
+    /// Returns the first offset that the log still has, as of the last look-up; nil if it cannot be read. See
+    /// `logBeginning`.
     func oldestOffset() -> UInt64? { logBeginning()?.offset }
 
     /// Returns the beginning of the log, looked up at most once per interval; nil if it cannot be read. Retention may
@@ -58,7 +59,7 @@ final class LoopCatchUps: LoopPart {
         }
     }
 
-    /// Returns a follower that has not passed the position; nil if the maximum number is running.
+    /// Returns a catch-up follower that has not passed the position; nil if the maximum number is running.
     func pass(from position: EventLogPosition) -> Follower? {
         if let known = passes.followers.first(where: { $0.isOpenFor(position) }) { return known }
         return passes.hasRoom ? startPass(from: position) : nil
@@ -91,8 +92,8 @@ final class LoopCatchUps: LoopPart {
         return more
     }
 
-    /// Places waiting channels in passes. Returns true if at least one was placed. If the log's first offset cannot be
-    /// read, all channels keep waiting.
+    /// Places waiting channels in passes of catch-up followers. Returns true if at least one was placed. If the log's
+    /// first offset cannot be read, all channels keep waiting.
     private func board(_ waiting: [Channel]) -> Bool {
         var hasBoarded = false
         defer { if passes.hasWaiting { home.lookAgainLater() } }
@@ -198,7 +199,7 @@ extension Follower {
     }
 }
 
-/// Numbers of followers. Timers use them in place of a channel's place.
+/// Numbers of followers. A follower's timers carry its number where a channel's timers carry the channel's place.
 enum FollowerNumber {
     /// Returns the number after another one. Numbers restart at zero when they exceed the bits that timers have for a
     /// place.

@@ -10,7 +10,7 @@ import System
 import WebSocket
 
 extension Channel {
-    /// Entry of a channel in the resume registry, by which a returning client can resume.
+    /// Entry of a channel in the resume registry, by which the hub recognizes a returning client.
     struct ResumeEntry {
         let key: ResumeKey
         /// Index of the entry in the registry; nil until the channel was entered or if there is no room.
@@ -22,9 +22,9 @@ extension Channel {
         /// Position before which the hub had sent everything on this socket. All of that arrives before anything sent
         /// later.
         let sent: EventLogPosition
-        /// True if the hub still had to report a loss.
+        /// True if the hub still had to report a loss to the client.
         let owesLoss: Bool
-        /// Position that the client had acknowledged.
+        /// Position up to which the client had acknowledged everything.
         let got: EventLogPosition
         /// Offset before which the client knows of changes that were lost while tables were outside the publication.
         let knowsRepublishedUpTo: UInt64
@@ -95,7 +95,7 @@ final class LoopReturns: LoopPart {
         home.take(.pastUnknown(isRepeated: isRepeated), channel)
     }
 
-    /// Returns the address and socket to which entries of the channel's client are charged.
+    /// Returns the address and socket whose limits apply to the registry entries of the channel's client.
     private func taker(_ channel: Channel) -> ResumeRegistry.Taker {
         let connection = channel.session.connection
         var socket = KeyHash(seed: UInt64(clients.number))
@@ -119,7 +119,7 @@ final class LoopReturns: LoopPart {
         home.take(.recognised(ended.sent, owesLoss: ended.owesLoss), channel)
     }
 
-    /// Begins to track the acknowledged offset of a channel that has just been joined, for its client's return.
+    /// Begins to track the acknowledged offset of a channel that was just joined, in case its client returns.
     func expectBack(_ channel: Channel) {
         guard channel.resumeEntry != nil else { return }
         let begins = channel.position.since ?? home.live.pipeline.frontier
@@ -198,7 +198,7 @@ final class LoopReturns: LoopPart {
             heard: loop.certainlySentAfter(session.connection), now: loop.time.monotonicNanoseconds())
     }
 
-    /// Stores the channel's state in its session: the client may join again on the same socket.
+    /// Stores the channel's state in its session, because the client may join again on the same socket.
     private func remember(_ channel: Channel, _ resumeStore: ResumeStore) {
         guard channel.feed == nil else { return }
         guard let left = channel.position.left(home.view(of: channel), acknowledged: acknowledgedOffset(of: channel))
@@ -244,8 +244,8 @@ final class LoopReturns: LoopPart {
 
     // MARK: Acknowledged offsets
 
-    /// Begins to track channels individually that wait for PostgreSQL. The loop calls this before it pings clients,
-    /// because these channels have received less than the others of their sockets.
+    /// Begins to track individually those channels with changes that wait for PostgreSQL. The loop calls this before it
+    /// pings clients, because these channels have received less than the others of their sockets.
     func trackWaitingChannels() {
         guard project.settings.resumeStore != nil, home.live.pipeline.holdsAnybody else { return }
         for place in home.channels.indices {
@@ -254,8 +254,8 @@ final class LoopReturns: LoopPart {
         }
     }
 
-    /// Begins to track the channel individually. Of its socket's later acknowledgements, only that of the current ping
-    /// applies to the channel.
+    /// Begins to track a channel's acknowledged offset apart from its socket's. Of the socket's acknowledgements, only
+    /// that of the current ping applies to the channel.
     func trackIndividually(_ channel: Channel) {
         guard let receipt = channel.position.receipt else { return }
         let (acknowledged, asked) = (acknowledgedOffset(of: channel), channel.session.receipt.asked)
@@ -283,7 +283,7 @@ final class LoopReturns: LoopPart {
         clients.receipts.ping("\(EventLogPosition(epoch: epoch, offset: offset))", session)
     }
 
-    /// Handles a client's answer to a ping: the client has received everything that was sent before it.
+    /// Applies a client's answer to a ping: the client has received everything that was sent before the ping.
     func ponged(_ text: String, _ session: Session) {
         guard let position = EventLogPosition(text) else { return }
         switch session.receipt.answered(position.offset) {
@@ -334,8 +334,8 @@ final class LoopReturns: LoopPart {
         if !doubted.isEmpty { ask(Set(doubted)) }
     }
 
-    /// Pings clients whose registry entries are in doubt. The hub took a client that joined for one of them, and an
-    /// answer shows that they are other clients.
+    /// Pings clients whose registry entries are in doubt: the hub took a newly joined client for one of them. An answer
+    /// to the ping shows that the entry belongs to another client, which is still connected.
     private func ask(_ doubted: Set<ResumeRegistry.Place>) {
         for place in home.channels.indices {
             guard let channel = home.channels[place], let entered = channel.resumeEntry?.place,
@@ -349,7 +349,8 @@ final class LoopReturns: LoopPart {
 }
 
 extension Channel {
-    /// True if the hub must still tell the client something.
+    /// True if the hub has a report for the client that it has not sent: of a loss, of missing values or of a
+    /// truncation.
     fileprivate var owesReport: Bool {
         position.owesReport || told.lacks.untold != nil || !told.truncationsDue.isEmpty
     }

@@ -32,10 +32,10 @@ struct SnapshotPart {
 
 /// Snapshot that the hub is sending to a channel.
 struct SnapshotProgress {
-    /// Ticket that the snapshot's events carry. Events with another number are ignored.
+    /// Ticket that the events of this snapshot contain. The hub ignores events with another ticket.
     let number: UInt64
     let ticket: SnapshotTicket
-    /// Envelopes by the number of the selection in the request.
+    /// Envelopes for the snapshot's rows, by the index of a query in `SnapshotRequest.selections`.
     let envelopes: [ChangeEnvelope]
     var start: SnapshotStart?
     var rowCount = 0
@@ -73,7 +73,8 @@ final class LoopSnapshots: LoopPart {
         }
     }
 
-    /// Returns the parts of the snapshot. Rows are sent as inserts, so bindings without insert events have none.
+    /// Returns the parts of the channel's snapshot, one for each table of a binding. Rows are sent as inserts, so
+    /// bindings without insert events have none.
     private func parts(of channel: Channel) throws(SnapshotRefusal) -> [SnapshotPart] {
         let text = project.catalog.snapshot?.text ?? .unknown
         var parts: [SnapshotPart] = []
@@ -145,7 +146,7 @@ final class LoopSnapshots: LoopPart {
         }
     }
 
-    /// Requests the next page of rows, unless the socket is slow.
+    /// Requests the next page of the channel's snapshot, unless the socket is slow.
     func goOn(_ channel: Channel) {
         guard case .told(let telling)? = channel.snapshot, telling.start != nil else { return }
         if !channel.session.isSlow { telling.ticket.next() }
@@ -160,7 +161,7 @@ final class LoopSnapshots: LoopPart {
 
     // MARK: Ending
 
-    /// Records that transactions in the channel's snapshot must be left out of the log's next changes.
+    /// Records that the log's next changes for the channel must leave out the transactions in its snapshot.
     func leaveOutSeen(_ channel: Channel) { exclusions.insert(channel.place) }
 
     private func completeSnapshot(of channel: Channel, _ telling: SnapshotProgress) {
@@ -174,8 +175,8 @@ final class LoopSnapshots: LoopPart {
         home.tell(channel, notice)
     }
 
-    /// Ends a snapshot with an error, and tells the client. The client receives changes from its join on; or from the
-    /// position of the rows, if it has received some.
+    /// Ends a snapshot with an error, and tells the client. The client receives changes from its join on. If it has
+    /// received some rows, it receives changes from the position of these rows on.
     func fail(_ channel: Channel, _ refusal: SnapshotRefusal) {
         var start: SnapshotStart?
         guard let snapshot = channel.snapshot else { return }
@@ -220,7 +221,7 @@ final class LoopSnapshots: LoopPart {
         startSnapshot(of: following)
     }
 
-    /// Ends the exclusion of transactions for channels whose snapshots the log has passed completely.
+    /// Ends the leaving out of transactions for channels whose snapshots the log has passed completely.
     func forgetPassed() {
         if exclusions.isEmpty { return }
         // `covered` is read first, so that the log checked next contains everything before it.

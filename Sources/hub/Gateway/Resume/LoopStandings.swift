@@ -8,9 +8,10 @@ import Positions
 import Synchronization
 import System
 
-/// Regular sweep over the positions of a loop's channels, for three purposes. Clients that asked for positions and had
-/// no changes get their current one, so that they can resume within retention. The sweep compares the slowest channel
-/// with retention. It repeats ledger notes that retention is about to delete.
+/// Periodic sweep over a loop's channels. It sends the current position to clients that asked for positions and had no
+/// change since the last one, so that they can resume within retention. It sets the metric of the slowest reader, and
+/// warns when retention is about to delete entries that a channel still needs. It repeats ledger notes that retention
+/// is about to delete, and records how far all channels have been served.
 final class LoopStandings: LoopPart {
     unowned let home: ProjectLoop
     /// Progress of the sweep; nil until the first channel needs one.
@@ -18,7 +19,7 @@ final class LoopStandings: LoopPart {
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Starts the sweeps, when the first channel needs them.
+    /// Starts the periodic sweeps, when the first channel needs them.
     func watch() {
         guard sweep == nil else { return }
         sweep = StandingSweep()
@@ -91,21 +92,22 @@ final class LoopStandings: LoopPart {
     }
 }
 
-/// State of one sweep over all channels of a loop.
+/// Progress and results of one sweep over all channels of a loop.
 struct StandingSweep {
     /// Unix time in microseconds at which the sweep began.
     var began: Int64 = 0
     /// Place (index) of the next channel to check.
     var next: UInt32 = 0
-    /// Lowest offset before which a checked channel was sent everything.
+    /// Lowest, over the checked channels, of the offsets before which a channel was sent everything; nil before the
+    /// first one.
     private(set) var sent: UInt64?
-    /// Lowest offset that a checked channel still needs from the log.
+    /// Lowest offset that some checked channel still needs from the log; nil if none needs any.
     private(set) var needed: UInt64?
 
     /// Number of channels whose ledger notes were repeated in this sweep.
     private var restated = 0
 
-    /// Counts a note to repeat. Returns false if the sweep has reached its limit.
+    /// Counts a ledger note that is about to be repeated. Returns false if the sweep has reached its limit.
     mutating func mayRestate() -> Bool {
         restated += 1
         return restated <= Limits.restatedPerSweep
@@ -128,7 +130,7 @@ enum Retention {
     }
 }
 
-/// Lowest offset that any channel still needs from the log, over all loops.
+/// Lowest offset that any channel of the project still needs from the log, over all loops.
 final class SlowestReader: Sendable {
     private let offsets: Mutex<[UInt64?]>
 

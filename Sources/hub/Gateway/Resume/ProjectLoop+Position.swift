@@ -8,8 +8,8 @@ import Positions
 import Protocol
 import WebSocket
 
-/// Events and actions of channels' positions: passes events to `ChannelPosition`, and performs the actions that it
-/// returns.
+/// Link between the loop and the state machines of its channels' positions: passes events to `ChannelPosition`, and
+/// performs the actions that it returns.
 extension ProjectLoop {
     func take(_ event: ChannelPosition.Event, _ channel: Channel) {
         for action in channel.position.take(event) { perform(action, channel) }
@@ -40,10 +40,10 @@ extension ProjectLoop {
 
     // MARK: Input of the machine
 
-    /// Returns the progress of the channel's follower; nil if none serves the channel.
+    /// Returns the progress of the channel's follower in the log; nil if no follower serves the channel.
     private func progress(of channel: Channel) -> ReaderProgress? { channel.delivery.follower?.progress(for: channel) }
 
-    /// Returns the progress of the channel's follower; nil if the channel cannot be parked now.
+    /// Returns the progress of the channel's follower in the log; nil if the channel cannot be parked now.
     func parkingProgress(of channel: Channel) -> ReaderProgress? {
         channel.delivery.isResting ? nil : progress(of: channel)
     }
@@ -59,7 +59,7 @@ extension ProjectLoop {
 
     // MARK: Beginning
 
-    /// Lets a follower serve the channel, if nothing holds it.
+    /// Lets a follower serve the channel, unless its full socket, a commit or a snapshot holds it.
     func placeInReader(_ channel: Channel) {
         let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
         // Without a log, its beginning is not looked up.
@@ -74,8 +74,8 @@ extension ProjectLoop {
         (channel.position.isReturning ? metrics.returns : metrics.resumes)[outcome].add()
     }
 
-    /// Skips past messages for a channel, because the hub tells its client to fetch. The client may have received some
-    /// of them, and the loop may be about to read others.
+    /// Makes the channel skip past messages of its topic, because the hub tells its client to fetch. The client may
+    /// have received some of them, and the loop may be about to read others.
     private func passOverMessages(_ channel: Channel) {
         guard channel.conversation.details?.hasReplayed != true,
             let end = project.delivery.log.end()?.state.position.offset
@@ -105,7 +105,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Lets all channels of a session continue, because its socket takes data again.
+    /// Lets the parked channels of a session continue, because its socket takes data again.
     func unpark(_ session: Session) {
         for case let place? in session.channels { if let channel = channels[place] { take(.socketDrained, channel) } }
     }
@@ -114,7 +114,8 @@ extension ProjectLoop {
     /// these changes from the log again.
     func goBack(_ channel: Channel) { park(channel, metrics.parked[.answers]) { .answersOverflowed($0) } }
 
-    /// Passes an event that may park the channel. Records the reason if it can be parked.
+    /// Passes an event to the channel's position that may park the channel. If the channel can be parked, counts it
+    /// with `reason`.
     func park(_ channel: Channel, _ reason: Counter, _ event: (ReaderProgress?) -> ChannelPosition.Event) {
         let progress = parkingProgress(of: channel)
         if progress?.epoch != nil, channel.isOpen {
@@ -157,8 +158,8 @@ extension ProjectLoop {
         return end.epoch == position.epoch && end.offset > position.offset && end.offset - position.offset > limit
     }
 
-    /// Closes the socket and tells the client its position. The client decides if it resumes from there or fetches its
-    /// data again.
+    /// Closes the socket of a channel and tells the client its position. The client decides if it resumes from there or
+    /// fetches its data again.
     private func sendAway(_ channel: Channel, at position: EventLogPosition) {
         metrics.drops[.slowConsumer].add()
         clients.say(.tryAgainLater, "too slow: connect again and go on from \(position), or fetch", to: channel.session)
@@ -187,14 +188,14 @@ extension ProjectLoop {
 }
 
 extension Follower {
-    /// True if changes for the channel wait on this follower for PostgreSQL. Listener numbers are valid only on the
-    /// follower that serves the channel.
+    /// True if changes for the channel wait on this follower for PostgreSQL. Only the follower that serves the channel
+    /// can hold some, because listener numbers are its own.
     func holds(_ channel: Channel) -> Bool {
         guard channel.delivery.follower === self, let listener = channel.delivery.listener else { return false }
         return pipeline.isHeld(listener)
     }
 
-    /// Returns the follower's progress, including what it holds back for the channel and has sent to it.
+    /// Returns the follower's progress in the log, including what it holds back for the channel and has sent to it.
     func progress(for channel: Channel) -> ReaderProgress {
         var progress = ReaderProgress(
             isLive: isAtEnd, epoch: pipeline.isOpen ? pipeline.epoch : nil, frontier: pipeline.frontier,

@@ -4,12 +4,12 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Record of changes of a project's publication, for all loops and across restarts. The hub uses it to report losses to
-/// clients that return to another process, and losses from a time when no process ran.
+/// Record of changes of a project's publication, for all loops and across restarts. By it the hub reports losses also
+/// to clients that return to another process, and losses from a time when no process ran.
 public final class PublicationRecord: Sendable {
     private struct State {
         var known = Republications()
-        /// Newest catalog that was not applied yet, because the log's end is not known; nil if there is none.
+        /// Newest catalog that is not recorded yet, because the log's end is not known; nil if there is none.
         var waiting: CatalogSnapshot?
         var version: UInt64 = 0
         var isWritten = true
@@ -48,7 +48,8 @@ public final class PublicationRecord: Sendable {
 
     // MARK: What is known
 
-    /// Applies a new catalog. Any thread may call this. `end` is the log's end; nil until the log is open.
+    /// Records changes of the publication in a new catalog. Any thread may call this. `end` is the log's end; nil until
+    /// the log is open.
     func take(_ snapshot: CatalogSnapshot, at end: UInt64?) {
         let isNews = state.withLock { state in
             guard snapshot.version > state.version else { return false }
@@ -75,7 +76,8 @@ public final class PublicationRecord: Sendable {
         return value
     }
 
-    /// Applies the waiting catalog. Returns true if the record has changed and must be written.
+    /// Records the waiting catalog's changes of the publication. Returns true if the record has changed and must be
+    /// written.
     private static func settle(_ state: inout State, at end: UInt64?) -> Bool {
         guard let end, let snapshot = state.waiting.take() else { return false }
         let before = state.known

@@ -1,10 +1,10 @@
-/// Channels of a loop whose acknowledged offsets are tracked individually, or must be written again.
+/// Channels of a loop whose acknowledged offsets are tracked individually, or must be written to the resume store.
 struct ReceiptTracker {
-    /// Offset acknowledged by every client that has nothing newer in flight; nil until the first channel is tracked.
+    /// Offset that every client without newer data in flight has acknowledged; nil until the first channel is tracked.
     private(set) var mark: UInt64?
     /// Places (indices) of channels whose acknowledged offset differs from their socket's.
     private var separate: Set<UInt32> = []
-    /// Places (indices) of channels whose acknowledged offset must be written.
+    /// Places (indices) of channels whose acknowledged offset must be written to the resume store.
     private var changed: Set<UInt32> = []
 
     /// Places (indices) of channels that are tracked separately from their sockets, in order.
@@ -31,8 +31,8 @@ struct ReceiptTracker {
         changed.remove(place)
     }
 
-    /// Removes and returns the places whose offsets must be written, in order. `offset` is the one that all other
-    /// channels have reached.
+    /// Removes and returns the places (indices) of channels whose offsets must be written, in order. `offset` is the
+    /// one that all remaining channels have reached.
     mutating func takeChanged(allReached offset: UInt64) -> [UInt32] {
         mark = offset
         defer { changed = [] }

@@ -7,11 +7,13 @@ import Catalog
 struct Republications: Equatable {
     /// Publications and options by table. Tables that are not published are kept, because they may return.
     private var marks: [UInt32: String] = [:]
-    /// Offset after the log's end at the moment when the hub found a change of the table's publication, by table.
+    /// Offset after the log's last entry at the moment when the hub found a change of the table's publication, by
+    /// table.
     private var noticed: [UInt32: UInt64] = [:]
-    /// Highest offset at which a break was found.
+    /// Highest offset at which a break in any table's publication was found.
     private(set) var latest: UInt64 = 0
-    /// Offset before which breaks are not known, because an earlier record could not be read; 0 if it could.
+    /// Offset before which breaks in the publication are not known, because an earlier record could not be read; 0 if
+    /// it could.
     private var beginning: UInt64 = 0
     /// True until the first catalog, if an earlier record could not be read.
     private var hasUnknownPast = false
@@ -23,7 +25,8 @@ struct Republications: Equatable {
     /// Creates a record in place of one that cannot be read. Any change before the first catalog may be missing.
     init(withUnknownPast: Void) { hasUnknownPast = true }
 
-    /// Applies the tables of a new catalog. `end` is the log's end.
+    /// Compares the tables of a new catalog with the remembered publications, and records the breaks. `end` is the
+    /// log's end.
     mutating func take(_ tables: [CatalogTable], at end: UInt64) {
         // A new log may end at a lower offset than the former one. Clients of the former log learn of it by its epoch.
         for (table, offset) in noticed where offset > end + 1 { noticed[table] = end + 1 }

@@ -120,7 +120,8 @@ public final class ResumeStore: Sendable {
         book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
     }
 
-    /// Enters a client that joins again on the same socket. Returns the index of its entry; nil if there is no room.
+    /// Enters in the registry a client that joins again on the same socket. Returns the index of its entry; nil if
+    /// there is no room.
     func comeBack(
         to place: ResumeRegistry.Place?, _ key: ResumeKey, of taker: ResumeRegistry.Taker, on loop: Int,
         lastRef: UInt32, at stand: ResumeRegistry.Stand, now: UInt64
@@ -152,7 +153,7 @@ public final class ResumeStore: Sendable {
         writer.wake()
     }
 
-    /// Update of one channel's entry.
+    /// Update of one channel's registry entry.
     struct Stand {
         let place: ResumeRegistry.Place
         let mark: EventLogPosition?
@@ -161,7 +162,8 @@ public final class ResumeStore: Sendable {
         let heard: UInt64
     }
 
-    /// Updates a loop's positions, once a second. Returns the entries in doubt whose clients must answer a ping.
+    /// Updates the registry's positions of one loop's channels; the loop calls this once a second. Returns the entries
+    /// in doubt, whose clients must answer a ping.
     func update(
         _ mark: EventLogPosition, of loop: Int, _ stands: [Stand], now: UInt64, _ metrics: ProjectMetrics
     ) -> [ResumeRegistry.Place] {
@@ -188,7 +190,8 @@ public final class ResumeStore: Sendable {
     /// Stops the thread after a last write.
     public func stop() { writer.stop() }
 
-    /// Writes the changes to the disk. Returns false if that failed; the next attempt then writes everything again.
+    /// Writes changed registry entries to the disk. Returns false if that failed; the next attempt then writes
+    /// everything again.
     @discardableResult
     public func flush() -> Bool {
         guard let file else { return true }

@@ -10,7 +10,7 @@ import Settings
 
 /// Rights in the private channels of one project on one loop, as policies of `realtime.messages` define them.
 final class LoopRights: LoopPart {
-    /// Reason for asking for a channel's read rights.
+    /// Reason for asking PostgreSQL for a channel's read rights.
     enum ReadOccasion: Sendable {
         /// The client joins the channel.
         case join
@@ -39,7 +39,7 @@ final class LoopRights: LoopPart {
 
     // MARK: Asking
 
-    /// Asks for the rights that a post's sender needs for a topic.
+    /// Asks PostgreSQL for the rights that the sender of a posted broadcast needs for a topic.
     func ask(_ question: ChannelQuestion, for post: Post, topic: [UInt8]) {
         let ticket = home.nextTicket()
         waiting[ticket] = .post(post, topic: topic)
@@ -62,7 +62,7 @@ final class LoopRights: LoopPart {
 
     // MARK: Reading
 
-    /// Asks for a channel's rights to read broadcasts and presence.
+    /// Asks PostgreSQL for a channel's rights to read broadcasts and presence.
     func askForReadRights(_ channel: Channel, _ occasion: ReadOccasion) {
         let ticket = home.nextTicket()
         let details = channel.conversation.detailed()
@@ -150,8 +150,8 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Applies the answer about seeing presence. The question may have replaced a review, so the answer about reading
-    /// broadcasts is applied too.
+    /// Applies the answer to a channel's question if it may see presence. The question may have replaced a review, so
+    /// the answer about reading broadcasts is applied too.
     private func seesPresence(_ channel: Channel, _ answer: ChannelAnswer) {
         let details = channel.conversation.detailed()
         switch answer {
@@ -187,13 +187,13 @@ final class LoopRights: LoopPart {
     // MARK: Writing
 
     enum Writing {
-        /// The hub asks for the rights, and the message waits for the answer.
+        /// The hub asks PostgreSQL for the rights, and the message waits for the answer.
         case unknown
         case known(broadcast: Bool, presence: Bool)
     }
 
-    /// Returns the channel's write rights. At the channel's first message the hub asks PostgreSQL for them. Until the
-    /// answer, messages wait.
+    /// Returns the channel's rights to write. At the channel's first message the hub asks PostgreSQL for them, and
+    /// messages wait until the answer. The message is `whole`.
     func mayWrite(_ channel: Channel, _ whole: RawSpan, isBinary: Bool) -> Writing {
         guard channel.conversation.isPrivate else { return .known(broadcast: true, presence: true) }
         let details = channel.conversation.detailed()
@@ -207,8 +207,8 @@ final class LoopRights: LoopPart {
         return .unknown
     }
 
-    /// Holds new messages until the rights of the new token are known. The rights of the former token decide about
-    /// messages that already wait.
+    /// Makes new messages of the channel wait until the rights of its new token are known. The rights of the former
+    /// token decide about messages that already wait.
     func holdWrites(_ channel: Channel, _ details: ConversationDetails) {
         switch details.writes {
         case .held:
@@ -233,7 +233,7 @@ final class LoopRights: LoopPart {
         return pending
     }
 
-    /// Asks for the write rights of a new token. Messages that wait keep their order.
+    /// Asks PostgreSQL for the write rights of a channel's new token. Messages that wait keep their order.
     private func askWriteRightsAgain(_ channel: Channel, _ details: ConversationDetails) {
         if details.formerTokenQuestion != nil {
             details.formerTokenQuestion?.isRenewed = true
@@ -278,7 +278,7 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Sends the messages that were queued before the token was replaced. Later messages stay queued.
+    /// Sends a channel's messages that were queued before its token was replaced. Later messages stay queued.
     private func say(
         _ pending: PendingWrites, before details: ConversationDetails, _ rights: (broadcast: Bool, presence: Bool),
         isRenewed: Bool
@@ -324,7 +324,7 @@ extension LoopRights {
         review.take(snapshot.messageRules)
     }
 
-    /// Continues the review.
+    /// Asks about the next channels of a review.
     func continueReview() {
         while let place = review.takeNext(before: home.channels.indices.upperBound, now: loop.now) {
             if let channel = home.channels[place], channel.conversation.isPrivate { review(channel) }
@@ -332,8 +332,8 @@ extension LoopRights {
         if review.continuesLater { home.lookAgainLater() }
     }
 
-    /// Asks for the channel's rights. If a question is already open, its answer may be based on the former policies, so
-    /// the same question is asked again.
+    /// Asks for the channel's read rights again. If a question is already open, its answer may be based on the former
+    /// policies, so the same question is asked again.
     private func review(_ channel: Channel) {
         let ticket = channel.conversation.detailed().readTicket
         if case .read(_, let occasion)? = waiting[ticket], !occasion.isReview {
@@ -343,7 +343,7 @@ extension LoopRights {
         askForReadRights(channel, .review)
     }
 
-    /// Applies the result of a review. If the channel has lost a right, closes the channel.
+    /// Applies the answer about a channel under review. If the channel has lost a right, closes the channel.
     func reviewed(_ channel: Channel, _ answer: ChannelAnswer) {
         switch answer {
         case .failed(let error): _ = isReviewedLater(channel, error)
@@ -358,8 +358,8 @@ extension LoopRights {
         }
     }
 
-    /// Plans to ask again if the rights could not be found out, or else closes the channel. Returns true if the hub
-    /// will ask again.
+    /// Decides what follows if a channel's rights could not be found out: the hub asks again, or closes the channel.
+    /// Returns true if it will ask again.
     func isReviewedLater(_ channel: Channel, _ error: ChannelAuthorizationError) -> Bool {
         if error.isPassing, review.tryAgain(channel.place, now: loop.now) { return true }
         home.expel(channel, error.systemMessage(topic: String(decoding: channel.subTopic, as: UTF8.self)))
@@ -372,7 +372,7 @@ extension LoopRights.ReadOccasion {
 }
 
 extension ChannelAuthorizationError {
-    /// True if the error does not depend on the policies and is temporary.
+    /// True if the error is temporary and not caused by the policies.
     fileprivate var isPassing: Bool {
         switch self {
         case .policy, .role: false
@@ -396,7 +396,7 @@ final class PendingWrites {
         topic = TopicName(String(decoding: channel.subTopic, as: UTF8.self), isPrivate: true)
     }
 
-    /// Adds a message. Returns false if the queue is full.
+    /// Adds a message that waits. Returns false if the queue is full.
     func add(_ frame: WaitingFrame) -> Bool {
         guard frames.count < Limits.maximumPendingWrites, bytes + frame.bytes.count <= Limits.maximumPendingWriteBytes
         else { return false }

@@ -10,11 +10,11 @@ import Settings
 import Snapshots
 import Synchronization
 
-/// Tokens of one project's clients on one loop: results of checks, roles and expiry.
+/// Tokens of one project's clients on one loop: it verifies them, checks their roles and watches their expiry.
 final class LoopTokens: LoopPart {
     unowned let home: ProjectLoop
     private var cache: TokenCache
-    /// Roles that clients may not have, at the last check of all channels.
+    /// Roles that clients may not have, as they were when all channels were last checked for them.
     private var privilegedRoles: PrivilegedRoles?
     /// Unix time in seconds before which no channel's token expires.
     private(set) var nextExpiry = Int64.max
@@ -92,6 +92,7 @@ final class LoopTokens: LoopPart {
         }
     }
 
+    /// Verifies a token that a client sent for a joined channel, and replaces the channel's token with it.
     func refresh(_ id: ChannelID, _ number: UInt16, _ token: [UInt8], _ session: Session) {
         var actions: [ChannelAction] = []
         do throws(TokenError) {

@@ -3,17 +3,17 @@ import Diagnostics
 /// Progress of asking again for the read rights of private channels after policies changed. Only a few questions are
 /// open at any time, so that joins are not delayed.
 struct RightsReview {
-    /// Text of the policies by which the channels were admitted; nil until the catalog is known.
+    /// Text of the policies of `realtime.messages` by which the channels were admitted; nil until the catalog is known.
     private var rules: String?
     /// Place (index) of the next channel to ask about; nil if all have been asked about.
     private var next: UInt32?
-    /// Number of open questions.
+    /// Number of open questions about read rights.
     private var asked = 0
     /// Places (indices) of channels whose rights could not be found out. The hub asks about them again at `againAt`.
     private var again: [UInt32] = []
     /// Monotonic time in nanoseconds from which the hub asks again about the channels in `again`.
     private var againAt: UInt64 = 0
-    /// Number of failed attempts, by place.
+    /// Number of failed attempts to find out a channel's rights, by the channel's place.
     private var failures: [UInt32: Int] = [:]
 
     /// True if the hub will ask about some channel again later.
@@ -40,7 +40,7 @@ struct RightsReview {
         return now >= againAt ? again.popLast() : nil
     }
 
-    /// Counts a question as open.
+    /// Counts one more open question.
     mutating func isAsked() { asked += 1 }
 
     mutating func isAnswered() {
@@ -48,8 +48,8 @@ struct RightsReview {
         asked -= 1
     }
 
-    /// Plans another attempt after a failure. Returns false after too many failures: the channel then counts as without
-    /// rights.
+    /// Plans another question about a channel whose rights could not be found out. Returns false after too many
+    /// failures: the channel then counts as without rights.
     mutating func tryAgain(_ place: UInt32, now: UInt64) -> Bool {
         let count = failures[place, default: 0] + 1
         guard count < Limits.rightsReviewTries else { return false }

@@ -1,8 +1,9 @@
 import Diagnostics
 
-/// Limited wait of a follower, which does not read the log while some channels' bindings cannot be placed.
+/// Wait of a follower for channels whose bindings cannot be placed. It does not read the log meanwhile, but only for a
+/// limited time.
 struct BindingStall {
-    /// Monotonic time in nanoseconds at which a missing channel was last bound, or at which the wait began.
+    /// Monotonic time in nanoseconds at which one of the missing channels was last bound, or at which the wait began.
     private var since: UInt64
     /// Monotonic time in nanoseconds since which bindings could be placed; nil while the catalog is unavailable.
     private var placeableSince: UInt64?
@@ -14,7 +15,7 @@ struct BindingStall {
         since = now
     }
 
-    /// Updates the wait. Returns true if it has lasted too long.
+    /// Updates the wait with the number of channels that still lack bindings. Returns true if it has lasted too long.
     mutating func hasLastedTooLong(missing now: Int, isPlaceable: Bool, at time: UInt64) -> Bool {
         if now < missing { self = BindingStall(of: now, since: time) }
         placeableSince = isPlaceable ? placeableSince ?? time : nil

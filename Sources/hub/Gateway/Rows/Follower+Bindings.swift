@@ -15,8 +15,8 @@ import Protocol
 import System
 import WebSocket
 
-/// Bindings of channels: the catalog resolves them, the follower places them in the predicate index, and both happen
-/// again whenever the catalog changes.
+/// Binding of channels: the catalog resolves their bindings, the follower places them in the predicate index, and both
+/// happen again whenever the catalog changes.
 extension Follower {
     // MARK: Binding
 
@@ -130,7 +130,7 @@ extension Follower {
         bindLater(channel, in: time)
     }
 
-    /// Removes the channel's placed bindings, because they may no longer be right.
+    /// Removes the channel's placed bindings from the predicate index, because they may no longer be right.
     private func clearBindings(of channel: Channel) {
         for index in channel.bindings.indices {
             replace([], index, channel)
@@ -145,7 +145,7 @@ extension Follower {
         rebinding = work
     }
 
-    /// Stops waiting for bindings that cannot be placed. If the catalog is available, the hub tells only the channels
+    /// Ends the wait for bindings that cannot be placed. If the catalog is available, the hub tells only the channels
     /// without bindings. Otherwise it disconnects all clients of the follower.
     func giveUpOnBindings() {
         guard project.catalog.isCurrent else { return sendAway() }
@@ -167,9 +167,9 @@ extension Follower {
         tellThatBound(channel)
     }
 
-    /// Binds the channel for another role, or for other claims if policies apply. From now on, changes that only the
-    /// former holder may see are not sent. If the new rights are not known yet, the follower waits for them, so that
-    /// the channel misses nothing.
+    /// Binds the channel again, because its token now has another role, or other claims and policies apply. From now
+    /// on, changes that only the former holder may see are not sent. If the new rights are not known yet, the follower
+    /// waits for them, so that the channel misses nothing.
     func resubscribe(_ place: UInt32, _ channel: Channel) {
         // The former holder is released last, so that answers which both holders share need not be asked for again.
         let former = channel.delivery.holder
@@ -329,7 +329,7 @@ extension Follower {
         rebinding = Rebinding()
     }
 
-    /// Binds channels again after a new catalog, a limited number in each turn. Returns the progress.
+    /// Binds channels again after a new catalog, a limited number in each turn. Returns how far this is done.
     func continueRebinding() -> Rebinding.Progress {
         // An answer was based on a newer catalog than the bindings, so all bindings are checked before the log is read.
         if pipeline.takeReplacement() { rebinding = Rebinding() }
@@ -365,7 +365,7 @@ extension Follower {
     }
 }
 
-/// Progress of binding the channels again after the catalog changed.
+/// Progress of a follower in binding its channels again after the catalog changed.
 struct Rebinding {
     enum Progress {
         case done

@@ -14,10 +14,11 @@ import Protocol
 import System
 import WebSocket
 
-/// Warnings about bindings that cannot deliver everything that their clients may expect.
+/// Errors and warnings about bindings that cannot deliver everything that their clients may expect.
 extension Follower {
-    /// Returns an error if a filter would never match because it reads a generated column that nothing computes. The
-    /// catalog cannot know this. Returns nil if the filter can match.
+    /// Returns an error if the filter reads a generated column that the stream lacks and the hub has no login to
+    /// compute (`policy_database_url`): such a filter would never match. Nil otherwise. The catalog does not know about
+    /// the login, so the follower checks.
     func refusal(of tables: [TableBinding], _ request: BindingRequest) -> ClientText? {
         for table in tables {
             let computed = Set(table.table.computed)

@@ -25,7 +25,7 @@ final class Follower: LoopPart {
     private(set) lazy var reports = FollowerReports(of: self)
     /// Progress of binding the channels again; nil if no channel needs it.
     var rebinding: Rebinding?
-    /// Wait for bindings that cannot be placed; nil if the follower does not wait.
+    /// Wait for channels whose bindings cannot be placed; nil if the follower does not wait.
     private var heldUp: BindingStall?
     private(set) var pastMessages = PastMessages()
     private var crowdedSince: UInt64?
@@ -56,8 +56,8 @@ final class Follower: LoopPart {
     /// True for the live follower, which reads at the log's end and exists as long as the loop.
     var isAtEnd: Bool { number == 0 }
 
-    /// Binds a channel that continues on this follower. The channel must miss nothing from its position on, so a
-    /// catch-up follower does not read before the bindings are placed. Returns true if they are placed.
+    /// Serves a channel that moves to this follower. The channel must miss nothing from its position on, so a catch-up
+    /// follower does not read before the bindings are placed. Returns true if they are placed.
     func take(aboard channel: Channel) -> Bool {
         assert(channel.delivery.follower === self, "a channel is placed where it follows the log")
         assert(isAtEnd || catchUpChannels.contains(channel.place), "who is behind is waited for")
@@ -71,8 +71,8 @@ final class Follower: LoopPart {
 
     // MARK: Messages
 
-    /// Delivers messages to topics. Returns false if they are delivered later: on a catch-up, the hub first asks which
-    /// messages were deleted or changed after they were logged.
+    /// Delivers messages of the log to topics. Returns false if they are delivered later: on a catch-up, the hub first
+    /// asks which messages were deleted or changed after they were logged.
     private func hear(_ batch: TurnBroadcasts) -> Bool {
         guard isAtEnd || pastMessages.isReady(for: batch) else {
             project.archive.revisions(since: batch.entries.first?.offset ?? 0) { [mailbox, number] in
@@ -113,14 +113,15 @@ final class Follower: LoopPart {
         if report.isTiredOfWaiting { sendAway() }
     }
 
-    /// Sends questions that are still missing at the end of a turn, because channels have moved to this follower.
+    /// Sends questions to PostgreSQL that are still unsent at the end of a turn, because channels have moved to this
+    /// follower.
     func askForWhatIsWanted() {
         if pipeline.memberships.hasUnfilled { act(on: pipeline.report()) }
     }
 
     // MARK: Turns
 
-    /// Runs one turn. Returns true if there is more to do immediately.
+    /// Runs one turn of reading and delivery. Returns true if there is more to do immediately.
     func turn() -> Bool {
         pipeline.openIfBegun(ringing: loop.bell)
         // The report that the log begins is for channels that were answered before, so it is sent before others join.
@@ -188,7 +189,8 @@ final class Follower: LoopPart {
 
     // MARK: Ends
 
-    /// Disconnects the clients for whose changes policies and filters cannot be evaluated. The changes stay in the log.
+    /// Disconnects the follower's clients, because policies and filters cannot be evaluated on their changes. The
+    /// changes stay in the log.
     func sendAway() {
         for place in places {
             guard let channel = channel(at: place), !channel.bindings.isEmpty else { continue }

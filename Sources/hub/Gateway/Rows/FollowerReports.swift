@@ -6,7 +6,7 @@ import Policy
 import Positions
 import Protocol
 
-/// Reports of a follower to its channels, about changes that it could not deliver and losses in the log.
+/// Reports of a follower to the clients of its channels, about changes that it could not deliver and losses in the log.
 final class FollowerReports {
     unowned let follower: Follower
     /// Places (indices) of channels with messages about truncations that wait until earlier changes have been sent.
@@ -46,7 +46,7 @@ final class FollowerReports {
         }
     }
 
-    /// Tells each client once about columns that are missing from its rows.
+    /// Tells each client once about generated columns that its rows lack, because PostgreSQL could not compute them.
     func tellOfUncomputed(_ missed: [UInt32: Set<String>]) {
         if missed.isEmpty { return }
         for place in follower.places {
@@ -79,8 +79,8 @@ final class FollowerReports {
         truncationsUntold = truncationsUntold.filter { follower.channel(at: $0)?.told.truncationsDue.isEmpty == false }
     }
 
-    /// Tells the clients of channels that read this part of the log about entries whose values an operator had removed.
-    /// The hub no longer knows which channels were allowed to see these.
+    /// Tells the clients of channels that read this part of the log about entries whose values an operator has removed.
+    /// The hub no longer knows which channels were allowed to see these entries.
     func noteForgotten(_ forgotten: [UInt32: UInt64], messages: Bool) {
         if forgotten.isEmpty, !messages { return }
         for place in follower.places {

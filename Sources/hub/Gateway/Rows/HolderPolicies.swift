@@ -27,9 +27,9 @@ final class HolderPolicies {
     private var loop: SocketLoop { home.loop }
 
     enum Holding {
-        /// Policies by the identity of their `PolicyBinding`.
+        /// Policies for the holder, by the identity of their `PolicyBinding`.
         case ready([ObjectIdentifier: ActivePolicy])
-        /// Answers of PostgreSQL are missing. The channel is bound again when they arrive.
+        /// Answers of PostgreSQL about policies are missing. The channel is bound again when they arrive.
         case waiting
     }
 
@@ -112,7 +112,7 @@ final class HolderPolicies {
         return held
     }
 
-    /// True if the set is still valid for its table in the current catalog.
+    /// True if the membership set is still valid for its table in the current catalog.
     private func stands(_ set: MembershipSet) -> Bool {
         guard let snapshot = project.catalog.snapshot, let since = snapshot.followable[set.table.oid],
             let table = snapshot.followed(set.table.oid)
@@ -183,7 +183,8 @@ final class HolderPolicies {
         for held in holder.heldInOrder { letGo(of: held, of: holder) }
     }
 
-    /// Removes the policy from its holder. Bindings under the policy use it until they are placed again.
+    /// Removes the policy from its holder and marks it as retired. Bindings under the policy use it until they are
+    /// placed again.
     private func letGo(of held: ActivePolicy, of holder: Holder) {
         assert(holder.policies[ObjectIdentifier(held.binding)] === held, "a holder lets its own policies go, once")
         holder.policies[ObjectIdentifier(held.binding)] = nil
@@ -191,7 +192,7 @@ final class HolderPolicies {
         dropIfUnused(held)
     }
 
-    /// Removes a retired policy from the pipeline once no binding uses it.
+    /// Removes the policy from the pipeline if it is retired and no binding uses it.
     func dropIfUnused(_ held: ActivePolicy) {
         guard held.isRetired, held.places.isEmpty else { return }
         follower.pipeline.letGo(of: held)
@@ -247,7 +248,8 @@ final class HolderPolicies {
         settleFills()
     }
 
-    /// Unwinds membership sets that PostgreSQL filled with later transactions, once the log has these.
+    /// Removes the effects of later transactions from the membership sets that PostgreSQL filled, once the log has
+    /// these transactions.
     func settleFills() {
         for set in follower.pipeline.settleFills(loop.now) { settled(set) }
         lookForWhatIsAheadLater()
@@ -267,7 +269,8 @@ final class HolderPolicies {
         for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
-    /// Applies the last transaction's changes of memberships, so that policies use the new members for the next row.
+    /// Updates the policies whose membership sets the last transaction changed, so that the next row is decided with
+    /// the new members.
     func follow(_ changed: [MembershipSet]) {
         for set in changed {
             if set.isTooNew { tellOfUnknownMembers(set) }
@@ -292,7 +295,7 @@ final class HolderPolicies {
         set.owedAreTold()
     }
 
-    /// Makes the follower wait until the members are known again.
+    /// Makes the follower stop reading until the members of the set are known again.
     private func hold(back held: ActivePolicy, _ set: MembershipSet) {
         withhold(held)
         var work = follower.rebinding ?? Rebinding(from: follower.places.upperBound)
@@ -303,8 +306,8 @@ final class HolderPolicies {
         follower.rebinding = work
     }
 
-    /// Hides all rows from the policy's holder until the members are known again. If the follower stops waiting before
-    /// that, the former members must not be used.
+    /// Makes the policy hide all rows from its holder until the members are known again. If the follower stops waiting
+    /// before that, the former members must not be used.
     private func withhold(_ held: ActivePolicy) {
         guard held.predicate != nil else { return }
         held.predicate = nil

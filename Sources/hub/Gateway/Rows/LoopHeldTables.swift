@@ -9,15 +9,16 @@ import Positions
 /// Tables with a transaction in the log that PostgreSQL does not show yet, because its commit waits for a standby.
 /// Until PostgreSQL shows it, the hub cannot find out if a policy or privilege changed before it.
 struct HeldTables {
-    /// Transactions that PostgreSQL does not show, by table.
+    /// Transactions (their xids) that PostgreSQL does not show yet, by table.
     var transactions: [UInt32: Set<UInt32>] = [:]
-    /// True if all channels that listen to these tables are parked.
+    /// True if all channels that listen to the tables in `transactions` are parked.
     var isComplete = true
-    /// True if channels were bound since the last check.
+    /// True if channels were bound since the last check which channels listen to the tables in `transactions`.
     var hasNewListeners = false
 
     var isEmpty: Bool { transactions.isEmpty }
-    /// Tables to which no channel on this loop listens.
+    /// Tables in `transactions` to which no unparked channel on this loop listens; empty until this has been
+    /// established.
     var unheard: Set<UInt32> { isComplete ? Set(transactions.keys) : [] }
 }
 
@@ -30,7 +31,7 @@ final class LoopHeldTables: LoopPart {
 
     init(of home: ProjectLoop) { self.home = home }
 
-    /// Tables to which no channel on this loop listens.
+    /// Held tables to which no unparked channel on this loop listens; empty until this has been established.
     var unheard: Set<UInt32> { tables.unheard }
 
     /// Records that channels were bound, so that their tables are checked.
@@ -73,7 +74,7 @@ final class LoopHeldTables: LoopPart {
         loop.turnAgain()
     }
 
-    /// Lets channels continue whose tables' transactions are all shown now.
+    /// Lets parked channels continue if PostgreSQL now shows all transactions of their tables.
     func release() {
         guard !tables.isEmpty else { return }
         // After a gap the database may be another one, which does not have these transactions.
@@ -101,7 +102,7 @@ final class LoopHeldTables: LoopPart {
 }
 
 extension Channel {
-    /// Tables whose policies or privileges decide what the channel receives, including tables of memberships.
+    /// Tables whose policies or privileges decide which rows the channel receives, including tables of memberships.
     fileprivate var tablesJudgedBy: Set<UInt32> {
         var tables: Set<UInt32> = []
         for binding in bindings {

@@ -19,14 +19,14 @@ final class LoopReports: LoopPart {
 
     // MARK: Saying
 
-    /// Sends the results of all bindings again, because the channel has another token.
+    /// Sends the results of all bindings of a channel to its client again, because the channel has another token.
     func sayAgain(_ channel: Channel) {
         for index in channel.bindings.indices { channel.bindings[index].said = .nothing }
         sendBindingResults(channel)
     }
 
-    /// Sends the results of the bindings that the client does not know yet. First come the errors of single bindings,
-    /// then the subscription of the others, then warnings.
+    /// Sends to the client those results of its bindings that it does not know yet. First come the errors of single
+    /// bindings, then the subscription of the others, then warnings.
     func sendBindingResults(_ channel: Channel) {
         guard channel.isOpen else { return }
         var isNewlySubscribed = false
@@ -93,15 +93,15 @@ final class LoopReports: LoopPart {
     /// join has been answered.
     func missed(_ channel: Channel, _ reason: LossReason) { home.take(.lossNoticed(reason), channel) }
 
-    /// Sends waiting reports of losses now, because the hub is about to tell the client that it has received
-    /// everything.
+    /// Sends the channel's waiting reports of losses now, because the hub is about to tell the client that it has
+    /// received everything.
     func sendWaitingReports(_ channel: Channel) {
         home.take(.reportsDue, channel)
         if channel.told.lacks.tellNow() != nil { tellOfLackingValues(channel) }
     }
 
-    /// Tells the client that records lack values, immediately the first time, and again after a pause if more do. This
-    /// is no error, because the other values are right and such a table may lack values often.
+    /// Tells the client that records lack values: immediately the first time, and again after a pause if more records
+    /// do. This is no error, because the other values are right and such a table may lack values often.
     func lacksValues(_ channel: Channel) { if channel.told.lacks.take(()) != nil { tellOfLackingValues(channel) } }
 
     private func tellOfLackingValues(_ channel: Channel) {

@@ -1,4 +1,5 @@
-/// Position from which a loop may have decided on changes by a catalog version that it has not applied yet.
+/// Record of the position from which a loop may have decided on changes by a catalog version that it has not applied
+/// yet.
 ///
 /// The loop can read a new version before the mail about it arrives. A channel that joins before the mail is bound by
 /// the new version.

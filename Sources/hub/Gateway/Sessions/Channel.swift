@@ -13,7 +13,7 @@ import Snapshots
 
 /// Channel of one client, joined or being joined: its session, its bindings, and its position in the log.
 final class Channel {
-    /// Entry of the join's `postgres_changes`.
+    /// Entry of `postgres_changes` in a join, with the state of the binding made from it.
     struct Binding {
         let id: UInt32
         /// Parameters from the join; nil if they were invalid, for which the hub sends an error.
@@ -23,9 +23,9 @@ final class Channel {
         /// True if the client wants the existing rows before changes.
         var wantsSnapshot = false
         var tables: [Placement] = []
-        /// Result of resolving the binding.
+        /// Newest result of resolving the binding.
         var outcome = Said.nothing
-        /// Result that the client was last sent. Each new result is sent once.
+        /// Result that the hub last sent to the client. Each new result is sent once.
         var said = Said.nothing
     }
 
@@ -60,18 +60,18 @@ final class Channel {
     var join: Join
     var joining: JoiningPart
     var bindings: [Binding]
-    /// Number of the open question to the catalog about the bindings; 0 if there is none. Answers to earlier questions
-    /// are ignored.
+    /// Ticket of the open question to the catalog about the bindings; 0 if there is none. The channel ignores answers
+    /// to earlier questions.
     var ticket: UInt64 = 0
     var delivery = DeliveryPart()
     var told = ReportState()
     /// State of the channel's broadcasts, presence and options.
     var conversation: Conversation
-    /// Snapshot that the hub is sending to the client; nil if there is none.
+    /// Progress of the snapshot that the hub sends to the client; nil if there is none.
     var snapshot: RunningSnapshot?
-    /// Entry for the client's return; nil if the hub could not recognize the client.
+    /// Entry in the resume registry, by which the hub recognizes the client if it returns; nil if it could not.
     var resumeEntry: ResumeEntry?
-    /// State of the channel in the ledger.
+    /// Record of what the ledger's notes say about the channel.
     var ledger = ChannelLedgerEntry()
     var timers = ChannelTimers()
 
@@ -135,7 +135,7 @@ final class Channel {
     /// True if the hub must check each database message to the topic against the channel's position.
     var wantsReplay: Bool { joining.replay != .none || position.resumption != .none }
 
-    /// Request for changes that the channel serves; nil for a client's channel.
+    /// HTTP request for changes that the channel serves; nil for a client's channel.
     var feed: Feed? { if case .feed(let feed) = recipient { feed } else { nil } }
 
     /// Kind of message that the channel receives for each change.
@@ -162,7 +162,7 @@ final class Channel {
         }
     }
 
-    /// True if what the given follower reads is for this channel.
+    /// True if the given follower reads the log for this channel.
     func isServed(by other: Follower) -> Bool {
         if let follower = delivery.follower { return follower === other }
         return other.isAtEnd && !position.isResumed

@@ -12,7 +12,7 @@ struct ChannelTimers {
     var lack: TimerID?
     /// Timer for the pause after a loss report.
     var loss: TimerID?
-    /// Timer for the next check if database messages arrive.
+    /// Timer for the next check if the hub receives messages that PostgreSQL broadcasts.
     var ready: TimerID?
 
     /// Timers that are running.

@@ -4,9 +4,9 @@ import Net
 /// Order and times in which the hub disconnects clients before it stops. Clients leave in random order and evenly over
 /// time, so that they do not all reconnect at the same moment.
 struct DrainQueue {
-    /// Clients that are still connected, in reverse order.
+    /// Clients that are still connected; the last one leaves next.
     private var waiting: [ConnectionID]
-    /// Number of clients at the beginning.
+    /// Number of clients when the schedule was made.
     private let total: Int
     /// Monotonic time in nanoseconds at which the first client leaves.
     private let began: UInt64

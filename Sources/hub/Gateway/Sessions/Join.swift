@@ -1,4 +1,4 @@
-/// State machine of a join, from the request to an open channel. Events go in, actions come out.
+/// State machine of a join, from the client's request to an open channel. Events go in, actions come out.
 ///
 /// The order is: rights, past messages, bindings, reply. The reply waits for the bindings. So a client misses nothing
 /// that is committed after the reply, even if it ignores "Subscribed to PostgreSQL". If the bindings take too long, the
@@ -35,7 +35,7 @@ struct Join {
         case refused(String)
     }
 
-    /// Step that the caller must take.
+    /// Step of a join that the caller must take.
     enum Action: Equatable {
         case askRights
         case readPast
@@ -53,7 +53,7 @@ struct Join {
     private(set) var stage: Stage
     private let wantsPast: Bool
 
-    /// Creates a join. Returns it with its first actions.
+    /// Creates the state machine of a join. Returns it with its first actions.
     static func begin(isPrivate: Bool, wantsPast: Bool) -> (Join, [Action]) {
         var join = Join(stage: .askingRights, wantsPast: wantsPast)
         let first = isPrivate ? [.askRights] : join.take(.allowed)
@@ -65,15 +65,16 @@ struct Join {
         self.wantsPast = wantsPast
     }
 
-    /// True if the bindings are placed or being placed, so that they are checked again when the catalog changes.
+    /// True if the channel's bindings are placed or being placed, so that they are checked again when the catalog
+    /// changes.
     var isBinding: Bool { stage == .binding || isAnswered }
-    /// True if the hub has decided to accept the join.
+    /// True if the hub has decided to accept the join, even if the reply is not sent yet.
     var isAnswered: Bool { stage == .answered || isOpen }
-    /// True if the hub has sent the reply.
+    /// True if the hub has sent the join's reply.
     var isOpen: Bool { stage == .open }
 
-    /// Applies an event and returns the steps that the caller must take. An event that does not fit the stage has no
-    /// effect, because answers may arrive late.
+    /// Applies an event to the join and returns the steps that the caller must take. An event that does not fit the
+    /// stage has no effect, because answers may arrive late.
     mutating func take(_ event: Event) -> [Action] {
         switch (stage, event) {
         case (.askingRights, .allowed) where wantsPast: return go(to: .readingPast, .readPast)

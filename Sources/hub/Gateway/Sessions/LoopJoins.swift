@@ -85,7 +85,7 @@ final class LoopJoins: LoopPart {
         /// Too many joins per second. The hub closes the socket.
         case tooManyJoins
 
-        /// Reason in the reply to the join.
+        /// Text of the refusal, as the reply to the join contains it.
         var said: String {
             switch self {
             case .reason(let text): text
@@ -144,7 +144,7 @@ final class LoopJoins: LoopPart {
         }
     }
 
-    /// Begins a join with its first actions: rights, past messages or bindings.
+    /// Begins a join with its first actions: checking rights, searching past messages, or placing bindings.
     func begin(_ channel: Channel) {
         let place = home.channels.add(channel)
         assert(Int(place) < Limits.maximumChannelsPerLoop, "a timer has room for each place")

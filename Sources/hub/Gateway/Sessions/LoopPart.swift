@@ -3,7 +3,7 @@ import Diagnostics
 import Net
 import Settings
 
-/// Part of a project on one loop, with its own subject and state. Only the loop's thread may use it.
+/// Part of a project's work on one loop, with its own subject and state. Only the loop's thread may use it.
 protocol LoopPart: AnyObject {
     var home: ProjectLoop { get }
 }

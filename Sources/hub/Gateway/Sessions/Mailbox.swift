@@ -22,19 +22,19 @@ public enum Mail: Sendable {
     case catalogMoved
     /// Values of policy terms that depend only on a holder's claims; nil if PostgreSQL could not be asked.
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
-    /// Keys of membership sets.
+    /// PostgreSQL's answers to questions that fill membership sets with keys.
     case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
-    /// PostgreSQL decides on some policy from now on.
+    /// From now on, only PostgreSQL decides about the rows of some policy, because it contradicted the hub.
     case demoted
     /// Broadcasts from channels of another loop.
     case broadcasts(TurnBroadcasts)
     /// Broadcasts of another loop were dropped, because this loop is too far behind.
     case broadcastsLost
-    /// Presence changes of another loop.
+    /// Presence changes of channels on another loop.
     case presence([PresenceChange])
     /// Answer about rights in a private channel.
     case authorized(ticket: UInt64, ChannelAnswer)
-    /// Past messages for a joining channel.
+    /// Answer of the archive with past messages for a joining channel.
     case replayed(ticket: UInt64, ReplayAnswer)
     /// Later changes of messages that a catch-up follower has read; nil if PostgreSQL could not be asked.
     case revised(follower: UInt32, MessageRevisions?)
@@ -62,7 +62,7 @@ enum LoopMail: Sendable {
     case hurry
 }
 
-/// Queue of mail for one loop. Any thread posts; the loop takes everything at once.
+/// Queue of messages from other threads to one loop. Any thread posts; the loop takes everything at once.
 ///
 /// The number of letters is limited by the loop's own requests: almost every letter answers one, and requests are
 /// limited.

@@ -8,11 +8,11 @@ import Positions
 import Protocol
 import System
 
-/// Ends of the loop's channels, and messages to and from these channels.
+/// Ends of the loop's channels, and messages that the hub sends to single channels.
 extension ProjectLoop {
     var now: Int64 { loop.time.unixSeconds }
 
-    /// Removes the channel from its follower and from those that wait for a pass.
+    /// Removes the channel from its follower, and from the channels that wait for a pass of a catch-up follower.
     func letGo(of channel: Channel) {
         channel.delivery.follower?.unbind(channel)
         catchUps.cancel(channel.place)
@@ -30,7 +30,7 @@ extension ProjectLoop {
         channel.delivery.follower?.bindAgain(place, channel)
     }
 
-    /// Adds the channel to the topic's members, without receiving messages yet.
+    /// Makes the channel a member of its topic that does not receive messages yet. Returns its place among the members.
     @discardableResult
     func wait(_ channel: Channel) -> TopicPlace? {
         guard let topic = channel.conversation.topic, channel.conversation.place == nil else { return nil }
@@ -94,12 +94,12 @@ extension ProjectLoop {
 
     // MARK: Messages to a channel
 
-    /// Sends a system message about the channel's changes, or a record to a feed.
+    /// Sends a system message about the channel's changes; if the channel is a feed's, sends it as a record.
     func tell(_ channel: Channel, _ status: ReplyStatus, _ message: ClientText) {
         tell(channel, ChannelNotice(status, message))
     }
 
-    /// Sends a system message about the channel, or a record to a feed.
+    /// Sends a notice as a system message; if the channel is a feed's, sends it as a record.
     func tell(_ channel: Channel, _ notice: ChannelNotice) {
         if case .feed(let feed) = channel.recipient { return feeds.tell(feed, channel, notice) }
         if notice.code == .changesMissing {
@@ -143,7 +143,8 @@ extension ProjectLoop {
         expel(channel, ClientText(.tooManyMessages, "Too many messages per second"))
     }
 
-    /// Logs a warning at most at a limited rate, for events that may repeat often. The metrics count all of them.
+    /// Logs a warning unless one was logged very recently, for events that may repeat often. The metrics count all of
+    /// them.
     func warnSometimes(_ sentence: StaticString) {
         guard project.rates.complaints.take(at: loop.now) else { return }
         Log.shared.warning(sentence, [.project(project.name)])

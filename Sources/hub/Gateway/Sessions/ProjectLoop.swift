@@ -25,7 +25,7 @@ final class ProjectLoop {
     /// Channels of this loop, by place.
     var channels = Slots<Channel>()
     private var isLookingAgain = false
-    /// Reason that the live follower last reported why it cannot read the log; nil if it can.
+    /// Reason why the live follower cannot read the log, as it last reported to the project; nil if it can.
     private var unreadable: String?
     /// Last ticket. Each question to another thread has its own, which the answer contains.
     private var lastTicket: UInt64 = 0
@@ -43,7 +43,7 @@ final class ProjectLoop {
     private(set) lazy var talk = LoopTalk(of: self)
     private(set) lazy var presence = LoopPresence(of: self)
     private(set) lazy var ledger = LoopLedger(of: self)
-    /// Position from which the loop may have decided by a catalog version whose mail has not arrived yet.
+    /// Record of the position from which the loop may have decided by a catalog version whose mail has not arrived yet.
     private var newerCatalog = NewerCatalog()
 
     init(_ project: Project, _ clients: ClientLoop) {
@@ -59,7 +59,7 @@ final class ProjectLoop {
 
     // MARK: Mail
 
-    /// Handles all mail of the project.
+    /// Handles everything in the project's mailbox of this loop.
     func drainMailbox() {
         tokens.closeExpired()
         for mail in mailbox.takeAll() {
@@ -111,8 +111,8 @@ final class ProjectLoop {
             to: place, by: clients.number, of: project.mailboxes.count)
     }
 
-    /// Records the newest catalog version, whose mail may not have arrived yet. A channel that joins now is bound by
-    /// it; the other channels follow.
+    /// Records which catalog version can be read now; the mail about it may not have arrived yet. A channel that joins
+    /// now is bound by this version; the other channels follow.
     private func noteNewerCatalog() {
         newerCatalog.noteTurn(
             project.catalog.snapshot?.version ?? 0, judgedUpTo: live.pipeline.isOpen ? live.pipeline.judgedUpTo : nil)
@@ -127,7 +127,7 @@ final class ProjectLoop {
 
     // MARK: Turns
 
-    /// Runs a turn of the project. Returns true if there is more to do immediately.
+    /// Runs a turn of the project's followers on this loop. Returns true if there is more to do immediately.
     func turn() -> Bool {
         noteNewerCatalog()
         tokens.closeExpired()
@@ -151,7 +151,7 @@ final class ProjectLoop {
         return isBehind || more
     }
 
-    /// Sets a timer for another look when no event will wake the loop: the log has not begun, or the catalog is
+    /// Sets a timer for another turn if no event will wake the loop: the log has not begun, or the catalog is
     /// unavailable.
     func lookAgainLater() {
         guard !isLookingAgain else { return }

@@ -169,7 +169,7 @@ struct SocketPast {
     var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     /// Channels that ended on this socket without a leave from the client, which usually joins them again.
     var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
-    /// Reason why the socket has ended or is ending, as a text for people; nil while it is open.
+    /// Reason why the socket has ended or is ending, as a text for the ledger's readers; nil while it is open.
     var end: String?
     /// True if the socket has ended or is ending.
     var hasGone: Bool { end != nil }

@@ -14,10 +14,11 @@ struct BroadcastFrames: ~Copyable {
 
     init(_ deflater: Deflater?) { self.deflater = deflater }
 
-    /// Frames of one message by form index; nil for forms that are not written or do not exist.
+    /// Frames of one message by the index of their form (`TopicListener.form`); nil for forms that are not written or
+    /// do not exist.
     private struct Frames {
         private var pieces: (Piece?, Piece?, Piece?, Piece?) = (nil, nil, nil, nil)
-        /// Bit set of the forms that were written, or found not to exist.
+        /// Bit set of the form indices whose frame was written, or found not to exist.
         private var known: UInt8 = 0
 
         func has(_ form: Int) -> Bool {
@@ -69,7 +70,7 @@ struct BroadcastFrames: ~Copyable {
         return count
     }
 
-    /// Sends a message to one channel. Returns false if the channel's protocol version cannot express it.
+    /// Sends a message to one channel. Returns false if the channel's protocol version has no form for the message.
     mutating func deliver(
         _ broadcast: borrowing Broadcast, to hearer: TopicListener, of topic: RawSpan, joinRef: RawSpan,
         on loop: SocketLoop
@@ -80,7 +81,8 @@ struct BroadcastFrames: ~Copyable {
         return true
     }
 
-    /// Sends a presence difference to all members that may see presence. Returns the number of receivers.
+    /// Sends a difference between two states of a topic's presence to all members that may see presence. Returns the
+    /// number of receivers.
     mutating func deliver(
         difference: RawSpan, to members: [TopicMember<TopicListener>], of topic: RawSpan, on loop: SocketLoop
     ) -> Int {

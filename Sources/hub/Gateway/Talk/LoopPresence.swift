@@ -20,7 +20,7 @@ final class LoopPresence: LoopPart {
 
     // MARK: From a client
 
-    /// Handles a client's presence message: track, untrack, or an error.
+    /// Carries out a client's presence message (track or untrack), or replies with an error.
     func take(
         _ channel: Channel, _ message: borrowing ClientMessage, _ whole: RawSpan, isBinary: Bool,
         _ reply: ChannelAddress
@@ -108,7 +108,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Reserves bytes for this channel, replacing its earlier reservation.
+    /// Reserves bytes of presence for this channel in place of those that it has reserved before.
     private func takeRoom(_ bytes: Int, _ details: ConversationDetails, _ session: Session) throws(HolderBudget.Refusal)
     {
         try project.budgets.presence.take(max(0, bytes - details.presenceBytes), of: session.use.presenceBytes)
@@ -208,7 +208,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Applies presence changes of another loop.
+    /// Applies presence changes that another loop sent.
     func hear(_ changes: [PresenceChange]) {
         project.mail.hasTaken(changes, on: clients.number)
         for change in changes {

@@ -79,7 +79,8 @@ extension LoopTalk {
 
     // MARK: Readiness
 
-    /// Tells the client once that database messages arrive. If they do not before the deadline, closes the channel.
+    /// Tells the client once that the hub receives messages that PostgreSQL broadcasts. If it does not before the
+    /// deadline, closes the channel.
     func sayWhetherReplicationIsReady(_ channel: Channel) {
         guard channel.conversation.options.contains(.wantsReplicationReady) else { return }
         let details = channel.conversation.detailed()

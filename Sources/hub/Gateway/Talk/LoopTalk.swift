@@ -92,7 +92,8 @@ final class LoopTalk: LoopPart {
         passOnLater(broadcast, topic, isPrivate: isPrivate)
     }
 
-    /// Sends a presence difference to the topic's members that may see presence. Returns the number of receivers.
+    /// Sends a difference between two states of the topic's presence to the members that may see presence. Returns the
+    /// number of receivers.
     func deliver(difference: RawSpan, to topic: TopicID, of name: RawSpan) -> Int {
         frames.deliver(difference: difference, to: topics.members(of: topic), of: name, on: loop)
     }
@@ -107,7 +108,7 @@ final class LoopTalk: LoopPart {
         if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
-    /// Origin of a database message: its offset in the log, and the follower that read it.
+    /// Origin of a database message: its offset in the log, and the follower that has read it.
     typealias Origin = (offset: UInt64, follower: Follower)
 
     func deliver(
@@ -216,8 +217,8 @@ final class LoopTalk: LoopPart {
         }
     }
 
-    /// Records the members that do not receive a dropped database message. The hub tells them when the follower has
-    /// ended its turn.
+    /// Records the members that do not receive a dropped database message. The hub tells their clients when the
+    /// follower has ended its turn.
     private func noteDropped(_ entry: TurnBroadcasts.Entry, of batch: TurnBroadcasts, _ follower: Follower) {
         batch.read(entry) { name, _ in
             guard let topic = topics.find(name, isPrivate: entry.isPrivate) else { return }
@@ -251,7 +252,7 @@ final class LoopTalk: LoopPart {
 
     // MARK: Between loops
 
-    /// Delivers broadcasts of another loop to the members on this loop.
+    /// Delivers broadcasts that another loop sent to the members on this loop.
     func hear(_ batch: TurnBroadcasts) {
         project.mail.hasTaken(batch, on: clients.number)
         for entry in batch.entries {

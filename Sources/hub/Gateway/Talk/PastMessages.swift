@@ -8,7 +8,8 @@ struct PastMessages {
     /// Messages that wait for the archive's answer; nil if none do.
     private var waiting: TurnBroadcasts?
 
-    /// Returns true if the messages can be delivered. Otherwise they wait, and `take` returns them.
+    /// Returns true if all messages of the batch can be delivered now. Otherwise they wait for the archive, and `take`
+    /// returns them.
     mutating func isReady(for batch: TurnBroadcasts) -> Bool {
         assert(waiting == nil, "the follower waits while messages do")
         if batch.entries.allSatisfy({ revisions.offsets.contains($0.offset ?? 0) }) { return true }

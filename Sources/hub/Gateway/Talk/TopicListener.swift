@@ -25,7 +25,7 @@ struct TopicListener: BitwiseCopyable {
     /// Index of the form of frames that the channel receives: protocol version and compression.
     var form: Int { (speaksV2 ? 2 : 0) + (wantsCompression ? 1 : 0) }
 
-    /// Number of forms.
+    /// Number of different forms of frames.
     static let forms = 4
 
     static func version(of form: Int) -> SerializerVersion { form >= 2 ? .v2 : .v1 }
@@ -42,7 +42,7 @@ struct Conversation {
         static let showsPresence = Options(rawValue: 4)
         static let isPrivate = Options(rawValue: 8)
         static let wantsReplicationReady = Options(rawValue: 16)
-        /// The client asked to be told about messages that limits or missing rights stopped.
+        /// True if the client asked to be told about its messages that limits or missing rights stopped.
         static let hearsOfLimits = Options(rawValue: 32)
         static let hearsPosition = Options(rawValue: 64)
     }
@@ -85,8 +85,8 @@ final class ConversationDetails {
     /// that it is not delayed.
     var tracksUnseen = false
     var writes = WriteRights.unknown
-    /// Ticket of the question for which messages of the former token wait, and whether the new token applies already;
-    /// nil if none wait. While it is set, `writes` is `held`.
+    /// Ticket of the question about rights for which messages of the former token wait, and whether the new token
+    /// applies already; nil if none wait. While it is set, `writes` is `held`.
     var formerTokenQuestion: (ticket: UInt64, isRenewed: Bool)?
     /// True while messages of the former token are being handled. The right to see presence then depends on the new
     /// token.
@@ -95,10 +95,10 @@ final class ConversationDetails {
     var readTicket: UInt64 = 0
     var presenceKey: [UInt8] = []
     var tracker: PresenceTracker?
-    /// Bytes reserved for the presence that the channel tracks.
+    /// Bytes that the channel has reserved for the presence that it tracks.
     var presenceBytes = 0
     var window = PresenceWindow()
-    /// True if the channel asked for past messages and the archive has answered.
+    /// True if the channel asked for past messages and the archive has answered with them.
     private(set) var hasReplayed = false
     /// Past messages to send after the join's reply.
     var pastMessages: [ArchivedMessage] = []
@@ -146,7 +146,7 @@ final class ConversationDetails {
         meanwhile = []
     }
 
-    /// Removes all messages that arrived during the search, and returns those from the offset on.
+    /// Removes all messages that arrived during the search for past messages, and returns those from the offset on.
     func takeMeanwhile(from offset: UInt64) -> [ArchivedMessage] {
         defer { meanwhile = [] }
         return meanwhile.filter { $0.offset ?? 0 >= offset }
