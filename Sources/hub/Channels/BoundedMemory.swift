@@ -4,13 +4,15 @@ public struct BoundedMemory<Key: Hashable, Value> {
     public enum Recollection {
         case kept(Value)
         case never
-        /// The entry may have been dropped. The caller must tell the client that something may be missing.
+        /// The dictionary once had an entry for the key, or never had one: it cannot tell. The caller must tell the
+        /// client that something may be missing.
         case mayBeForgotten
     }
 
     private let maximum: Int
     private var values: [Key: Value] = [:]
-    /// Keys in the order in which they were stored. Keys of removed entries may still be listed.
+    /// Keys in the order in which they were stored, for dropping the oldest. Keys of removed entries may still be
+    /// listed.
     private var order: [Key] = []
     private var hasForgotten = false
 
@@ -35,7 +37,7 @@ public struct BoundedMemory<Key: Hashable, Value> {
         return ofAnything
     }
 
-    /// Result for a key that is not stored.
+    /// Result that a key without an entry gives: `mayBeForgotten` if entries were dropped, else `never`.
     public var ofAnything: Recollection { hasForgotten ? .mayBeForgotten : .never }
 
     /// Removes the entry and returns what was stored for the key.

@@ -36,9 +36,10 @@ public struct ChannelEnding: Sendable, Hashable {
     }
 }
 
-/// Accepted join. The caller sends the parts to the client in the order of the properties.
+/// Accepted join. The caller sends its parts (the reply and what follows it) to the client in the order of the
+/// properties.
 public struct AcceptedJoin: Sendable, Hashable {
-    /// Address of the reply.
+    /// Address of the reply to the join.
     public let address: ChannelAddress
     /// Channel that this join replaces; the caller closes it after the reply. Nil if there is none.
     public let replaced: ChannelAddress?

@@ -38,7 +38,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         self.closesReplaced = closesReplaced
     }
 
-    /// Number of channels that are joined or being joined.
+    /// Number of the socket's channels that are joined or being joined.
     public var channelCount: Int {
         var count = 0
         for slot in slots where slot.state != .free { count += 1 }
@@ -156,8 +156,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
             replaced: pending?.replaced.map { ChannelAddress(topic: topic, joinRef: $0) }, waiting: waiting)
     }
 
-    /// Refuses a join. For most reasons the caller waits for a pause before it calls this, because the action sends the
-    /// reply.
+    /// Refuses a join: the action sends the reply. For most reasons of refusal the caller first waits for a pause.
     public mutating func joinFailed(_ id: ChannelID, reason: String, into actions: inout [ChannelAction]) {
         guard let slot = slot(of: id), slots[slot].state == .joining else { return }
         let address = slots[slot].address(ref: slots[slot].pending?.ref ?? [])
@@ -202,8 +201,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
 
     // MARK: Tokens
 
-    /// Begins the check of a new token. Ignores API keys, which are not users' tokens, and the token that the channel
-    /// already has.
+    /// Begins the check of a channel's new token. Ignores API keys, which are not users' tokens, and the token that the
+    /// channel already has.
     private mutating func refresh(_ slot: Int, _ frame: borrowing ChannelFrame, into actions: inout [ChannelAction]) {
         let isKey = frame.token.byteCount >= 3 && frame.token.extracting(0..<3).equals("sb_")
         let token = ChannelSlot.hash(frame.token)
@@ -213,7 +212,8 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.startRefresh(id(of: slot), number: slots[slot].refreshes))
     }
 
-    /// Returns true if the token is still the channel's newest. Only then its claims apply.
+    /// Records that a channel's new token passed the check. Returns true if it is still the channel's newest: only then
+    /// its claims apply.
     public func refreshSucceeded(_ id: ChannelID, number: UInt16) -> Bool {
         guard let slot = slot(of: id) else { return false }
         return slots[slot].refreshes == number
@@ -252,7 +252,7 @@ public struct ChannelMachine: ~Copyable, Sendable {
         actions.append(.fail(address))
     }
 
-    /// Ends all channels, because the socket has ended. There is no client to tell.
+    /// Ends all channels, because the socket has ended. No reply is sent.
     public mutating func socketGone(into actions: inout [ChannelAction]) {
         for id in channels { actions.append(.stop(id, .socketGone)) }
         slots = []

@@ -9,7 +9,8 @@ struct ChannelSlot: Sendable {
     /// Bytes of the topic, followed by those of the join_ref.
     private var text: [UInt8] = []
     var topicHash: UInt64 = 0
-    /// Hash of the channel's token. If a client sends a new token with the same hash, it keeps the older one.
+    /// Hash of the channel's token, by which the same token is recognized. If a client sends another token with the
+    /// same hash, the channel keeps the older one.
     var token: UInt64 = 0
     /// Join that is not decided yet, as the only element; empty otherwise. An empty array takes less memory than a nil
     /// struct.
@@ -58,7 +59,8 @@ struct ChannelSlot: Sendable {
         return unsafe text.span.bytes.extracting(0..<topic.byteCount).equals(topic)
     }
 
-    /// Returns the address of a join. If the join has no join_ref, its ref is used; clients give both the same number.
+    /// Returns the address of a join's reply. If the join has no join_ref, its ref is used; clients give both the same
+    /// number.
     static func joinAddress(_ frame: borrowing ChannelFrame) -> ChannelAddress {
         let ref = frame.ref.copied()
         return ChannelAddress(
@@ -75,7 +77,7 @@ struct ChannelSlot: Sendable {
 /// Undecided join, with the frames that wait for the decision.
 struct PendingJoin: Sendable {
     let ref: [UInt8]
-    /// The join_ref of the channel that this join replaces; nil if there is none or its close is not sent.
+    /// Value `join_ref` of the channel that this join replaces; nil if there is none or if no close is sent for it.
     var replaced: [UInt8]?
     var frames: [WaitingFrame] = []
 

@@ -1,8 +1,8 @@
 import Bytes
 
-/// Presence in a project's topics, as one loop knows it. The input is the presences that this loop's channels track,
-/// and changes from other loops. The output is changes for other loops; and for members of a topic a state, then at
-/// most one difference in each turn.
+/// Presence in a project's topics, as one loop knows it. Its input is the presences that this loop's channels track,
+/// and changes from other loops. Its output is the changes for the other loops, and messages for the members of a
+/// topic: first a state, then at most one difference in each turn.
 ///
 /// Only the loop that owns a channel reports its presence, and its reports arrive in order. So all loops have the same
 /// presences in the same order, byte for byte, once all reports have arrived.
@@ -18,7 +18,7 @@ public struct PresenceBook: ~Copyable, Sendable {
     private var free: [Int] = []
     private var numbers: [TopicName: Int] = [:]
     private var trackers: [PresenceTracker: Tracked] = [:]
-    /// Topics with changes that their members have not been sent.
+    /// Numbers of the topics with changes that their members have not been sent.
     private var changed: [Int] = []
 
     public init(_ limits: PresenceLimits) { self.limits = limits }
@@ -33,7 +33,8 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: This loop's channels
 
-    /// Tracks a presence. Returns the change; nil if the tracker already has the same presence.
+    /// Tracks a presence of a channel. Returns the change for the other loops; nil if the channel already tracks the
+    /// same presence.
     ///
     /// - Parameters:
     ///   - key: UTF-8 text.
@@ -55,7 +56,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         return change
     }
 
-    /// Ends the presence of a tracker. Returns the change; nil if there was no presence.
+    /// Ends the presence that a channel tracks. Returns the change for the other loops; nil if there was no presence.
     public mutating func untrack(_ tracker: PresenceTracker) -> PresenceChange? {
         guard let tracked = trackers[tracker] else { return nil }
         let change = PresenceChange(
@@ -81,8 +82,8 @@ public struct PresenceBook: ~Copyable, Sendable {
 
     // MARK: Other loops' channels
 
-    /// Applies a change from another loop. Changes of one loop must arrive in the order in which it made them. A
-    /// presence that is already known, or the end of an unknown one, has no effect.
+    /// Applies a change from another loop. Changes of one loop must arrive in the order in which it made them. Adding a
+    /// presence that is already known, or ending an unknown one, has no effect.
     public mutating func apply(_ change: PresenceChange) {
         if let known = trackers[change.tracker] {
             if known.ref == change.joined?.ref { return }
@@ -97,8 +98,8 @@ public struct PresenceBook: ~Copyable, Sendable {
         trackers[change.tracker] = Tracked(topic: number, key: change.key, ref: joined.ref)
     }
 
-    /// Returns the presences of a loop's channels as changes, in the order in which they were tracked. Used for a loop
-    /// that starts later than the others.
+    /// Returns the presences of one loop's channels as changes, in the order in which they were tracked. They bring a
+    /// loop up to date that starts later than the others.
     public func changes(of loop: UInt16) -> [PresenceChange] {
         let tracked = trackers.filter { $0.key.loop == loop }.sorted { $0.value.ref < $1.value.ref }
         return tracked.map { tracker, tracked in
@@ -121,7 +122,7 @@ public struct PresenceBook: ~Copyable, Sendable {
         return number
     }
 
-    /// Marks a topic as changed, before a presence is added to it or removed from it.
+    /// Records that a topic's members must be sent a difference; called before a presence is added or removed.
     private mutating func note(_ topic: Int) {
         if !topics[topic].isChanged { changed.append(topic) }
     }

@@ -1,9 +1,9 @@
 import Bytes
 
-/// Tracked presence in the JSON form that clients receive. It is written once, and all loops share it.
+/// Presence that a channel tracks, in the JSON form that clients receive. It is written once, and all loops share it.
 public struct PresenceMeta: Sendable, Hashable {
     public let ref: PresenceRef
-    /// Offset in `json` at which the client's own members begin, followed by the closing brace.
+    /// Offset in `json` at which the members that the client set begin; the closing brace follows them.
     private let start: UInt16
     /// JSON object with `phx_ref`, `phx_ref_prev` if this presence replaces another of the tracker, and the client's
     /// members.
@@ -37,14 +37,14 @@ public struct PresenceMeta: Sendable, Hashable {
         }
     }
 
-    /// Appends the object that the client tracked, without whitespace between tokens.
+    /// Appends the JSON object that the client tracked, without whitespace between tokens.
     public func appendPayload(to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         writer.append(members)
     }
 
-    /// Appends the members of an object and its closing brace, without whitespace between tokens. Leaves out members
-    /// that only the hub may set.
+    /// Appends the members of a tracked JSON object and its closing brace, without whitespace between tokens. Leaves
+    /// out members that only the hub may set.
     static func appendMembers(of payload: RawSpan, to writer: inout ByteWriter) throws(PresenceRefusal) {
         guard !payload.isEmpty else { return writer.append("}") }
         do throws(ByteError) {
@@ -114,11 +114,11 @@ public struct PresenceTracker: Sendable, Hashable {
 public struct PresenceChange: Sendable, Hashable {
     public let tracker: PresenceTracker
     public let topic: TopicName
-    /// Key as a JSON string, including its quotes.
+    /// Key of the presence as a JSON string, including its quotes.
     public let key: [UInt8]
-    /// New presence; nil if the presence has ended.
+    /// Presence that begins with this change; nil if the presence has ended.
     public let joined: PresenceMeta?
-    /// Former presence; nil if there was none.
+    /// Presence that ends with this change; nil if there was none.
     public let left: PresenceMeta?
 
     /// Estimated memory of the change while it waits for another loop.

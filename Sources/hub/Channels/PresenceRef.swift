@@ -34,7 +34,7 @@ public struct PresenceRef: Sendable, Hashable, Comparable, BitwiseCopyable {
     }
 }
 
-/// Generator of refs for one loop.
+/// Generator of presence refs for one loop.
 public struct PresenceRefs: ~Copyable, Sendable {
     private var last: UInt64 = 0
     private let origin: UInt32
@@ -43,8 +43,8 @@ public struct PresenceRefs: ~Copyable, Sendable {
         origin = UInt32(loop) << 16 | UInt32(salt)
     }
 
-    /// Returns the next ref. `milliseconds` is the Unix time. If the clock stops or goes back, refs continue from the
-    /// last one.
+    /// Returns a ref that is greater than all earlier ones of this generator. `milliseconds` is the Unix time; if the
+    /// clock stops or goes back, refs continue from the last one.
     public mutating func next(at milliseconds: UInt64) -> PresenceRef {
         last = max(last + 1, (milliseconds & 0xffff_ffff_ffff) << 16)
         return PresenceRef(time: last, origin: origin)

@@ -58,7 +58,7 @@ struct PresenceTopic: Sendable {
         return entries[place].meta
     }
 
-    /// Records that members have been sent all changes.
+    /// Records that the topic's members have been sent all changes.
     mutating func settle() {
         var kept = 0
         for index in entries.indices {
@@ -73,7 +73,7 @@ struct PresenceTopic: Sendable {
         isChanged = false
     }
 
-    /// Returns the index of the entry, or the index at which to insert it.
+    /// Returns the index of the presence with this key and ref, or the index at which to insert it.
     private func place(_ key: [UInt8], _ ref: PresenceRef) -> Int {
         var low = 0
         var high = entries.count
@@ -92,13 +92,14 @@ struct PresenceTopic: Sendable {
 
     // MARK: Writing
 
-    /// Appends the presences that members know, as an object with the keys as names.
+    /// Appends the presences that the topic's members have been sent, as an object with the keys as names.
     func appendTold(to writer: inout ByteWriter) {
         append(to: &writer) { $0 == .told || $0 == .going }
     }
 
-    /// Appends the changes since members were last sent a difference. Clients process joins before leaves, and some
-    /// keep only the first of a key's metas. So presences that still exist precede those that were added and removed.
+    /// Appends the `presence_diff` object: joins and leaves since the topic's members were last sent a difference.
+    /// Clients process joins before leaves, and some keep only the first of a key's metas. So presences that still
+    /// exist precede those that were added and removed.
     func appendDiff(to writer: inout ByteWriter) {
         writer.append("{\"joins\":{")
         append(.coming, to: &writer)

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Rate limit that all loops of a project share without locks. A burst may use the amount of a whole window. An excess
-/// is paid back within one window at most.
+/// Rate limit that all loops of a project share without locks. A burst may use the amount of a whole window. After an
+/// excess, the limit is free again within one window at most.
 ///
 /// The bucket stores one number: the time at which everything taken would have been due if it had been taken evenly at
 /// the rate. More may be taken while this time is less than one window ahead of the clock.
@@ -20,7 +20,7 @@ public final class RateBucket: Sendable {
 
     public func setRate(_ rate: Int) { self.rate.store(UInt64(clamping: rate), ordering: .relaxed) }
 
-    /// Takes the count, even if less is left. Returns false and takes nothing if nothing is left.
+    /// Takes the count from the bucket, even if less is left. Returns false and takes nothing if nothing is left.
     @discardableResult
     public func take(_ count: Int = 1, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
@@ -46,8 +46,8 @@ public final class RateBucket: Sendable {
         return ahead < window && ahead &+ cost(count) <= window
     }
 
-    /// Returns the average use of the last window. A fraction counts as one, so that no client is refused although the
-    /// level says that some is left.
+    /// Returns the average use of the limit in the last window, per second. A fraction counts as one, so that no client
+    /// is refused although the level says that some is left.
     public func level(at nanoseconds: UInt64) -> RateLevel {
         let limit = rate.load(ordering: .relaxed)
         let (high, low) = limit.multipliedFullWidth(by: ahead(at: nanoseconds))
@@ -63,7 +63,7 @@ public final class RateBucket: Sendable {
         return settled > nanoseconds ? settled - nanoseconds : 0
     }
 
-    /// Returns the cost of the count in nanoseconds, at most two windows.
+    /// Returns the time in nanoseconds in which the rate allows this count, at most two windows.
     private func cost(_ count: Int) -> UInt64 {
         let rate = rate.load(ordering: .relaxed)
         guard rate > 0, count > 0 else { return 0 }
@@ -72,7 +72,7 @@ public final class RateBucket: Sendable {
     }
 }
 
-/// Use of a rate limit, per second.
+/// Use of a rate limit, and the limit, per second.
 public struct RateLevel: Sendable, Hashable {
     public let rolling: Int
     /// Maximum per second; 0 means no limit.

@@ -20,10 +20,10 @@ extension ResumeRegistry {
         }
     }
 
-    /// Returns the changes since the last call, as bytes and their byte position in the file. The caller must write
-    /// them in this order, because the process may end between any two. An entry gets its own position before its
-    /// loop's position changes. An entry that another one replaces is written as free, and its index reused, only after
-    /// the other one is written.
+    /// Returns the changes of the registry since the last call, as bytes and their byte position in the file. The
+    /// caller must write them in this order, because the process may end between any two. An entry gets its own
+    /// position before its loop's position changes. An entry that another one replaces is written as free, and its
+    /// index reused, only after the other one is written.
     public mutating func takeChanges() -> [(bytes: [UInt8], at: UInt64)] {
         var changes: [(bytes: [UInt8], at: UInt64)] = []
         written.formUnion(underWay.kept)
@@ -58,10 +58,10 @@ extension ResumeRegistry {
 
     private func isFree(_ place: UInt32) -> Bool { entries[Int(place)].standing == .free }
 
-    /// First record of a file.
+    /// First record of the file of a resume registry.
     public struct Head: Equatable, Sendable {
         public var secret: Secret
-        /// Boot of the computer on which the file was written, as in `TimeSource.boot`.
+        /// Number that identifies the boot of the computer on which the file was written, as in `TimeSource.boot`.
         public var boot: UInt64
         /// Unix time in seconds at that boot, by the clock that the file's expiry times use.
         public var bootSeconds: Int64
@@ -72,7 +72,7 @@ extension ResumeRegistry {
             self.bootSeconds = bootSeconds
         }
 
-        /// Reads the first record. Returns nil if the file is not a resume registry.
+        /// Reads the first record of a file. Returns nil if the file is not a resume registry.
         public init?(of file: RawSpan) {
             guard let record = Record(file, 0), record.words[0] == magic else { return nil }
             secret = Secret(first: record.words[1], second: record.words[2])
@@ -101,7 +101,7 @@ extension ResumeRegistry {
     private static let magic: UInt64 = 0x0100_4441_5645_4c54
 
     private struct Record {
-        /// Seven words, which are followed in the file by their checksum.
+        /// Words of the record, seven in all. In the file their checksum follows.
         var words: [UInt64]
 
         init(words: [UInt64]) { self.words = words + Array(repeating: 0, count: 7 - words.count) }

@@ -44,7 +44,7 @@ public struct ResumeRegistry: Sendable {
         case unknown
     }
 
-    /// Client address and socket to which an entry is charged, when the registry lacks room.
+    /// Address and socket of a client, against whose shares of the registry its entries count.
     public struct Taker: Hashable, Sendable {
         let address: UInt32
         let socket: UInt32
@@ -63,7 +63,7 @@ public struct ResumeRegistry: Sendable {
         enum Standing: UInt8 { case free, here, gone }
 
         var standing = Standing.free
-        /// True if the entry has its own position. Otherwise the position of its loop applies.
+        /// True if the entry has its own acknowledged position. Otherwise the position of its loop applies.
         var hasOwnMark = false
         var owesLoss = false
         var loop: UInt16 = 0
@@ -71,24 +71,24 @@ public struct ResumeRegistry: Sendable {
         var lastRef: UInt32 = 0
         var key = ResumeKey(high: 0, low: 0)
         var mark = EventLogPosition(epoch: 0, offset: 0)
-        /// Expiry time in seconds on the owner's clock, which never jumps.
+        /// Expiry time in seconds, on the clock of the registry's owner (a store), which never jumps.
         var expires: Int64 = 0
         var taker = Taker(address: 0, socket: 0)
         /// True if the entry's client was already disconnected at a restart, which gave the entry another grace period.
         var outlivedRestart = false
-        /// Time at which the registry took a joining client for this entry's client, on the loop's monotonic clock; 0
-        /// if never.
+        /// Monotonic time in nanoseconds at which the registry took a joining client for this entry's client; 0 if
+        /// never.
         var succeeded: UInt64 = 0
         /// True if the entry may belong to the same client as another entry with the same key, and the client has not
         /// answered since. This is so if a joining client was taken for it before a restart, or if another entry had a
         /// higher number when this one arrived. A stalled loop may still read messages from a socket that the client
         /// has left long ago.
         var isDoubtful = false
-        /// Time at which the entry arrived in doubt, on the loop's monotonic clock; 0 if it did not.
+        /// Monotonic time in nanoseconds at which the entry was added in doubt; 0 if it was not.
         var doubtedAt: UInt64 = 0
         /// Index of the next entry with the same key; its own index if it is the last one.
         var next: UInt32 = 0
-        /// True if the entry has changes that were not returned for writing.
+        /// True if the entry has changes that `takeChanges` has not returned yet.
         var isDirty = false
     }
 
@@ -96,26 +96,27 @@ public struct ResumeRegistry: Sendable {
     var entries: [Entry] = []
     private var free: [UInt32] = []
     private var firsts: [ResumeKey: UInt32] = [:]
-    /// Entries of disconnected clients with their expiry time, in order of expiry. Elements before `leavingHead` are
-    /// done.
+    /// Indices of the entries of disconnected clients with their expiry time, in order of expiry. Elements before
+    /// `leavingHead` have been dealt with.
     private var leaving: [(place: UInt32, expires: Int64)] = []
     private var leavingHead = 0
     public private(set) var goneCount = 0
-    /// Number of entries dropped early, and of clients for which there was no room, since the last `takeEvicted`.
+    /// Number of entries dropped before their grace period ended, and of clients for which there was no room, since the
+    /// last `takeEvicted`.
     private var evicted = 0
     private var takenByAddress: [UInt32: Int] = [:]
     private var takenBySocket: [UInt32: Int] = [:]
     /// State of the random numbers that choose which entries may be evicted.
     private var lot: UInt64 = 1
-    /// Acknowledged position of each loop, for channels without their own.
+    /// Position that each loop's clients have acknowledged; it applies to entries without their own.
     private(set) var loopMarks: [EventLogPosition?]
-    /// Entries that may belong to the same client as another one.
+    /// Indices of the entries that may belong to the same client as another one.
     private var doubted: Set<UInt32> = []
-    /// Entries to return at the next `takeChanges`.
+    /// Indices of the entries that the next `takeChanges` returns.
     var dirty: [UInt32] = []
-    /// Entries that the file on the disk surely contains as in use.
+    /// Indices of the entries that the file on the disk surely contains as in use.
     var written: Set<UInt32> = []
-    /// Entries that `takeChanges` last returned: those in use, and those that are free now.
+    /// Indices of the entries that `takeChanges` last returned: those in use, and those that are free now.
     var underWay: (kept: [UInt32], left: [UInt32]) = ([], [])
     var marksAreDirty = false
 
@@ -149,8 +150,8 @@ public struct ResumeRegistry: Sendable {
         return place
     }
 
-    /// Records the position that an entry's client has acknowledged. If `mark` is nil, its loop's position applies. The
-    /// client sent something after the time `heard`.
+    /// Records the position that an entry's client has acknowledged. If `mark` is nil, its loop's position applies.
+    /// `heard` is a monotonic time after which the client has sent something.
     public mutating func stand(
         _ place: Place, at mark: EventLogPosition?, lastRef: UInt32, owesLoss: Bool = false, heard: UInt64
     ) {
@@ -163,7 +164,8 @@ public struct ResumeRegistry: Sendable {
         touch(place)
     }
 
-    /// Ends the doubt about an entry, if its client sent something after the doubt began: it is then a separate client.
+    /// Ends the doubt about an entry if its client sent something (at the time `heard`) after the doubt began: it is
+    /// then a separate client.
     private mutating func hear(_ place: Place, _ heard: UInt64) {
         if heard > entries[Int(place)].succeeded { entries[Int(place)].succeeded = 0 }
         if heard > entries[Int(place)].doubtedAt { entries[Int(place)].isDoubtful = false }
@@ -181,8 +183,8 @@ public struct ResumeRegistry: Sendable {
         release(place)
     }
 
-    /// Marks an entry's client as disconnected, because its socket broke. The client sent something after the time
-    /// `heard`. If that is after another client was taken for this one, they are different clients.
+    /// Marks an entry's client as disconnected, because its socket broke. `heard` is a monotonic time after which the
+    /// client has sent something. If that is after another client was taken for this one, they are different clients.
     public mutating func depart(_ place: Place, owesLoss: Bool, heard: UInt64, until expires: Int64) {
         precondition(entries[Int(place)].standing == .here, "who is not here cannot go")
         hear(place, heard)
@@ -313,8 +315,8 @@ public struct ResumeRegistry: Sendable {
         return place
     }
 
-    /// Returns the doubtful entries of a loop. The loop asks their clients until they answer or disconnect. Messages
-    /// that were on their way when the doubt began do not end it.
+    /// Returns the indices of a loop's doubtful entries. The loop pings their clients until they answer or disconnect.
+    /// Messages that were on their way when the doubt began do not end it.
     public mutating func takeDoubted(on loop: Int) -> [Place] {
         doubted = doubted.filter { place in
             let entry = entries[Int(place)]
@@ -336,7 +338,8 @@ public struct ResumeRegistry: Sendable {
 
     // MARK: Room
 
-    /// Removes the entries whose grace period is over. `now` is in seconds on the owner's clock.
+    /// Removes the entries whose grace period is over. `now` is in seconds on the clock of the registry's owner (a
+    /// store).
     public mutating func expire(now: Int64) {
         while leavingHead < leaving.count, leaving[leavingHead].expires <= now { forgetFirst() }
         if leavingHead > 1024, leavingHead * 2 > leaving.count {
@@ -357,15 +360,16 @@ public struct ResumeRegistry: Sendable {
         entries[Int(place)].standing == .gone && entries[Int(place)].expires == expires
     }
 
-    /// Removes elements of `leaving` whose clients returned or whose entries were dropped, before the list becomes
-    /// larger than the registry.
+    /// Removes elements of `leaving` whose clients returned or whose entries were dropped. It does so before the list
+    /// becomes larger than the registry.
     private mutating func dropPast() {
         guard leaving.count - leavingHead > 2 * maximum + 1024 else { return }
         leaving = leaving[leavingHead...].filter { isGone($0.place, until: $0.expires) }
         leavingHead = 0
     }
 
-    /// Returns the number of entries dropped early and of clients for which there was no room, since the last call.
+    /// Returns the number of entries dropped before their grace period ended, and of clients for which there was no
+    /// room, since the last call.
     public mutating func takeEvicted() -> Int {
         defer { evicted = 0 }
         return evicted
@@ -473,7 +477,7 @@ public struct ResumeRegistry: Sendable {
         entries[Int(before)].next = entry.next == place ? before : entry.next
     }
 
-    /// Marks all entries as not written, because it is unknown what the file contains.
+    /// Makes the next `takeChanges` return all entries, because it is unknown what the file contains.
     public mutating func touchAll() {
         marksAreDirty = true
         underWay = ([], [])

@@ -15,12 +15,12 @@ public struct SocketReceipt: Sendable {
 
     public init() {}
 
-    /// Offset that the client has acknowledged; nil if it has acknowledged everything.
+    /// Offset before which the client has acknowledged everything; nil if it has acknowledged all that it was sent.
     public var since: UInt64? {
         if case .unconfirmed(let since, _, _) = state { since } else { nil }
     }
 
-    /// Offset of the open ping; nil if there is none.
+    /// Offset in the open ping; nil if no ping is open.
     public var asked: UInt64? {
         if case .unconfirmed(_, let pinged, _) = state { pinged } else { nil }
     }
@@ -42,7 +42,7 @@ public struct SocketReceipt: Sendable {
     }
 
     public enum Answer: Hashable, Sendable {
-        /// The answer does not match the open ping.
+        /// The client's answer does not match the open ping.
         case none
         /// The client has acknowledged everything.
         case quiet

@@ -1,20 +1,20 @@
 import Bytes
 
-/// Topic on one loop. Its number is reused after the topic is removed.
+/// Number of a topic on one loop. It is reused after the topic is removed.
 public struct TopicID: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline let number: UInt32
 
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// Names of the topics in use, each with a number. Topics are found by borrowed bytes, without copying.
+/// Names of the topics in use on a loop, each with a number. Topics are found by borrowed bytes, without copying.
 @usableFromInline
 struct TopicBook: ~Copyable, Sendable {
     private struct Topic {
         /// Name of the topic; nil if the number is free.
         var name: TopicName?
         var hash: UInt64 = 0
-        /// Number of the next topic in the same bucket; `none` if it is the last one.
+        /// Number of the next topic in the same hash bucket; `none` if it is the last one.
         var next: UInt32 = Self.none
         var users: UInt32 = 0
 
@@ -24,7 +24,7 @@ struct TopicBook: ~Copyable, Sendable {
     private let seed: UInt64
     private var topics: [Topic] = []
     private var free: [UInt32] = []
-    /// Number of the first topic in each bucket. The number of buckets is a power of two.
+    /// Number of the first topic in each hash bucket. The number of buckets is a power of two.
     private var buckets: [UInt32] = Array(repeating: Topic.none, count: 16)
 
     /// Creates an empty book. A client that knew the seed could choose topics that are slow to find, so it is kept
@@ -46,7 +46,7 @@ struct TopicBook: ~Copyable, Sendable {
 
     var numbers: [UInt32] { topics.indices.filter { topics[$0].name != nil }.map { UInt32($0) } }
 
-    /// Adds a user to a topic and returns the topic's number. `isNew` is true if the topic was created.
+    /// Adds a user to a topic, creating the topic if there is none (`isNew`). Returns the topic's number.
     mutating func use(_ subTopic: RawSpan, isPrivate: Bool) -> (number: UInt32, isNew: Bool) {
         let hash = hash(subTopic, isPrivate: isPrivate)
         if let number = find(subTopic, isPrivate: isPrivate, hash: hash) {

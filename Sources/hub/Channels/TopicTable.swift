@@ -7,7 +7,7 @@ public struct TopicPlace: Sendable, Hashable, BitwiseCopyable {
     @usableFromInline init(number: UInt32) { self.number = number }
 }
 
-/// Member of a topic with its index.
+/// Member of a topic, with its index in the `TopicTable`.
 public struct TopicMember<Member: BitwiseCopyable>: BitwiseCopyable {
     public internal(set) var member: Member
     @usableFromInline var place: UInt32
@@ -30,7 +30,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @usableFromInline struct Place: Sendable, BitwiseCopyable {
         /// Number of the topic; `UInt32.max` if the place is free.
         @usableFromInline var topic: UInt32
-        /// Index of the member in the topic's roster.
+        /// Index of the member in the topic's list of members (`rosters`).
         @usableFromInline var index: UInt32
 
         @usableFromInline init(topic: UInt32, index: UInt32) {
@@ -40,7 +40,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     }
 
     @usableFromInline var book: TopicBook
-    /// Members of each topic, by the topic's number.
+    /// Lists of the members of each topic, by the topic's number.
     @usableFromInline var rosters: [[TopicMember<Member>]] = []
     @usableFromInline var places: [Place] = []
     @usableFromInline var freePlaces: [UInt32] = []
@@ -56,7 +56,7 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
 
     // MARK: Topics
 
-    /// Adds a user to a topic, and creates the topic if it has none. The caller calls `leave` for each use.
+    /// Adds a user to a topic, and creates the topic if there is none. The caller calls `leave` once for each call.
     public mutating func join(_ subTopic: RawSpan, isPrivate: Bool) -> TopicID {
         let (number, isNew) = book.use(subTopic, isPrivate: isPrivate)
         if isNew, Int(number) == rosters.count { rosters.append([]) }
@@ -109,8 +109,8 @@ public struct TopicTable<Member: BitwiseCopyable>: ~Copyable {
     @inlinable
     public func topic(at place: TopicPlace) -> TopicID { TopicID(number: checked(place).topic) }
 
-    /// Removes a member. The roster's last member moves to its position; the indices of all other members stay the
-    /// same.
+    /// Removes a member. The last member of the topic's list moves to its position; the table's indices of all other
+    /// members stay the same.
     @inlinable
     public mutating func remove(_ place: TopicPlace) {
         let at = checked(place)

@@ -49,24 +49,29 @@ extension ChannelPosition {
 
         // Holds. The progress of the channel's reader is nil if the channel cannot be parked now.
 
-        /// The channel's socket takes no more data for now.
+        /// The channel's socket takes no more data for now. The value is the progress of the channel's reader; nil if
+        /// the channel cannot be parked now.
         case socketFull(ReaderProgress?)
         /// The channel's socket has sent everything that was queued.
         case socketDrained
-        /// More changes wait for PostgreSQL's answers than the hub keeps.
+        /// More changes for the channel wait for PostgreSQL's answers than the hub keeps. The value is the progress of
+        /// the channel's reader; nil if the channel cannot be parked now.
         case answersOverflowed(ReaderProgress?)
-        /// PostgreSQL does not show a commit yet that the log has.
+        /// PostgreSQL does not show a commit yet that the log has. The value is the progress of the channel's reader;
+        /// nil if the channel cannot be parked now.
         case commitHidden(ReaderProgress?)
-        /// PostgreSQL now shows the commit.
+        /// PostgreSQL now shows the commits that held the channel.
         case commitShown
-        /// The hub is about to send the existing rows.
+        /// The hub is about to send the existing rows of the channel's snapshot. The value is the progress of the
+        /// channel's reader; nil if the channel cannot be parked now.
         case rowsDue(ReaderProgress?)
-        /// The hub has sent the last row, or has given up. `seen` contains the transactions in the rows; nil if no rows
-        /// were read.
+        /// The hub has sent the last row of the channel's snapshot, or has given up. `seen` contains the transactions
+        /// in the rows; nil if no rows were read.
         case rowsEnded(at: EventLogPosition?, seen: SeenTransactions?)
-        /// The hub cannot send the existing rows. If `isPassing` is true, the client may get them if it joins again.
+        /// The hub cannot send the existing rows of the channel's snapshot. If `isPassing` is true, the client may get
+        /// them if it joins again.
         case rowsRefused(isPassing: Bool)
-        /// The log has passed all transactions that the sent rows contain.
+        /// The log has passed all transactions that the sent rows of the snapshot contain.
         case rowsPassed
 
         // What the client knows.
@@ -83,7 +88,8 @@ extension ChannelPosition {
         case owedLossDue
         /// The pause since the last loss report has ended.
         case lossPauseEnded
-        /// The hub has sent everything before this point, so that a waiting loss report is due now.
+        /// The hub is about to tell the client that it has received everything so far, so that a waiting loss report is
+        /// due now.
         case reportsDue
         /// Another person's token has replaced the channel's token.
         case holderReplaced
@@ -103,22 +109,22 @@ extension ChannelPosition {
         case board(EventLogPosition)
         /// Add the channel to those that wait for the next catch-up reader.
         case awaitPass
-        /// Let the channel, which nothing holds any more, wait for a catch-up reader. If it is too far behind,
-        /// disconnect its client.
+        /// Let the channel, which nothing holds any more, wait for a catch-up reader that begins at this position. If
+        /// it is too far behind, disconnect its client.
         case goOn(EventLogPosition)
         /// Remove the channel from its reader. Its changes from this position on remain in the log.
         case park(EventLogPosition)
-        /// Remove the channel from its reader, because another reader will serve it.
+        /// Remove the channel from its reader, because another reader will then serve it.
         case leaveReader
         /// Move the channel from its catch-up reader to the live reader.
         case handOver
-        /// Tell the client that it has received everything before this point.
+        /// Tell the client that it has received everything before its present position.
         case tellCaughtUp
         /// Send the next rows of the snapshot.
         case sendRows
-        /// Leave the transactions that the rows contain out of the changes that follow.
+        /// Leave out of the changes that follow the transactions that the snapshot's rows contain.
         case leaveOutSeen
-        /// End the request for changes with a reason to fetch again.
+        /// End the HTTP request for changes, with a reason why its client must fetch again.
         case cutFeed(LogStanding.Refusal)
         /// Count changes that were not sent although the client expects them.
         case countLoss
@@ -162,8 +168,8 @@ extension ChannelPosition {
         return []
     }
 
-    /// Sets the receipt, by which the hub recognises a returning client. Nil removes it, if the hub could not recognise
-    /// the client.
+    /// Sets or removes (nil) the channel's receipt, by which the hub recognises a returning client. A channel without a
+    /// receipt is one whose client the hub could not recognise.
     public mutating func keep(_ receipt: ChannelReceipt?) { self.receipt = receipt }
 
     /// Changes the channel's receipt; does nothing if there is none.
@@ -204,8 +210,8 @@ extension ChannelPosition {
         }
     }
 
-    /// Decides if the client can resume from the position that it asked for. Does nothing if the log cannot be read
-    /// yet.
+    /// Decides if the log has the position from which the client asked to resume. Does nothing if the log cannot be
+    /// read yet.
     private mutating func decide(_ log: LogExtent) -> [Action] {
         guard case .asked(let position) = resumption, let decision = log.decision(about: position) else { return [] }
         resumption = decision

@@ -75,14 +75,15 @@ public struct ChannelPosition: Sendable {
     public internal(set) var snapshot: Snapshot
     /// True if the hub has decided on the join's reply.
     var isAnswered = false
-    /// True if the hub has sent the join's reply.
+    /// True if the hub has sent the join's reply, which opens the channel.
     var isOpen = false
     /// True if the hub resumes the channel because it has recognised the client, which did not ask for it.
     public internal(set) var isReturning = false
 
-    /// Offset at which the channel's changes begin; nil until it is decided.
+    /// Offset in the log at which the channel's changes begin; nil until it is decided.
     public internal(set) var since: UInt64?
-    /// Offset that an earlier reader or a snapshot last sent to the client. The next reader continues from it.
+    /// Offset that an earlier reader or a snapshot last sent to the client as its position. The next reader continues
+    /// from it.
     public internal(set) var toldAt: UInt64?
     /// Transactions that a sent snapshot contains; nil once the log has passed all of them.
     public internal(set) var seen: SeenTransactions?
@@ -91,9 +92,10 @@ public struct ChannelPosition: Sendable {
     /// Offset before which the channel needs no database messages: the hub has sent them, or the client did not ask for
     /// them.
     public internal(set) var messagesSince: UInt64 = 0
-    /// Offset that the hub last sent to the client in a marker, or in a change instead of a marker.
+    /// Offset that the hub last sent to the client, in a position message or in a change instead of one.
     public internal(set) var markedAt: UInt64 = 0
-    /// Offset before which the hub had sent everything when the socket stopped taking data; nil until then.
+    /// Offset before which the hub had sent everything when the channel's socket stopped taking data; nil while it
+    /// takes data.
     var sentAtEnd: UInt64?
 
     /// Loss that the hub reports when the bindings are in place; nil if there is none. A later reason replaces it.
@@ -114,7 +116,7 @@ public struct ChannelPosition: Sendable {
 // MARK: - Questions
 
 extension ChannelPosition {
-    /// True if a reader serves the channel.
+    /// True if a reader of the log serves the channel.
     public var isServed: Bool { stage == .catchingUp || stage == .live }
 
     /// True if the client receives changes from before its join, or the hub has not decided that yet.
@@ -125,7 +127,8 @@ extension ChannelPosition {
         }
     }
 
-    /// Offset from which the client asked to resume, or from which the hub resumed it; nil if neither.
+    /// Offset from which the client asked to resume, or from which the hub resumed it; nil if the client begins at its
+    /// join.
     public var resumedFrom: UInt64? {
         switch resumption {
         case .asked(let position), .from(let position): position.offset
@@ -136,7 +139,8 @@ extension ChannelPosition {
     /// True if the hub does not know yet whether the log has the position from which the channel is to resume.
     public var isUndecided: Bool { if case .asked = resumption { true } else { false } }
 
-    /// True if the channel begins with everything that exists, so that it cannot miss anything by joining late.
+    /// True if the channel begins with all rows that exist and no message matters to it, so that it cannot miss
+    /// anything by joining late.
     public var beginsWithEverything: Bool { wishes.rowsAreEverything }
 
     /// True if the hub must still send rows of a snapshot. A client has no log position while it receives these.
@@ -155,12 +159,13 @@ extension ChannelPosition {
     /// True if the hub has not reported some loss, or does not know if the client has received the report.
     public var owesLoss: Bool { owesReport || receipt.map { !$0.isFreeOfLoss } ?? false }
 
-    /// True if the hub must still tell the client something: a loss, or rows of a snapshot.
+    /// True if the hub must still send the client a loss report, or rows of a snapshot.
     public var owesReport: Bool {
         lossReport.untold != nil || owedLoss != nil || awaitsRows || lacksSnapshot || seen != nil
     }
 
-    /// Returns the epoch of what the channel last received. The log's end may be in a later epoch, after a gap.
+    /// Returns the epoch of the log entry that the channel last received. The log's end may be in a later epoch, after
+    /// a gap.
     public func epoch(_ view: LogView) -> UInt64? {
         if let parkedAt { return parkedAt.epoch }
         // The reader has not read anything for the channel. A gap right after its position has not been reported.
@@ -190,8 +195,8 @@ extension ChannelPosition {
         return LogStanding(position: "\(position)", recovery: recovery)
     }
 
-    /// Returns how much the hub has sent to the client; nil while a change for it waits for an answer of unknown
-    /// offset.
+    /// Returns how much the hub has sent to the client; nil if a change for the client waits for PostgreSQL and its
+    /// offset is unknown.
     public func reach(_ view: LogView) -> ChannelReceipt.Reach? {
         guard isOpen else { return nil }
         // A parked channel has received everything before its position.
@@ -214,7 +219,8 @@ extension ChannelPosition {
         }
     }
 
-    /// True unless the hub still has to send something from before the offset. If that is not known, returns true.
+    /// True unless the hub still has to send the client something from before the offset. If that is not known, returns
+    /// true.
     public func wasSent(upTo offset: UInt64?, _ view: LogView) -> Bool {
         guard receipt != nil, let offset, case .offset(let sent) = reach(view) else { return true }
         return offset <= sent

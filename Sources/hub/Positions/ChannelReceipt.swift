@@ -5,9 +5,9 @@
 public struct ChannelReceipt: Equatable, Sendable {
     /// Extent of what the hub has sent to the client.
     public enum Reach: Equatable, Sendable {
-        /// All changes before this offset.
+        /// The client was sent all changes before this offset.
         case offset(UInt64)
-        /// The same changes as for the socket as a whole.
+        /// The client was sent the same changes as the socket as a whole.
         case socket
     }
 
@@ -16,7 +16,7 @@ public struct ChannelReceipt: Equatable, Sendable {
 
     /// Acknowledged offset of this channel; nil if the socket's acknowledged offset applies.
     public private(set) var own: UInt64?
-    /// Extent that the answer to the current ping will confirm; nil if it confirms nothing for this channel.
+    /// Extent that the client's answer to the current ping will confirm; nil if it confirms nothing for this channel.
     public private(set) var pinged: Reach?
     public private(set) var lossReport: LossReport
 
@@ -56,14 +56,14 @@ public struct ChannelReceipt: Equatable, Sendable {
         if own != nil { pinged = reach }
     }
 
-    /// Records that the client has answered the ping.
+    /// Applies the client's answer to the open ping.
     public mutating func noteAnswer() {
         if own != nil { settle(pinged) }
         pinged = nil
         if lossReport == .asked { lossReport = .none }
     }
 
-    /// Records that the client has everything within `reach`.
+    /// Records that the client has received everything within `reach`.
     public mutating func settle(_ reach: Reach?) {
         switch reach {
         case nil: return

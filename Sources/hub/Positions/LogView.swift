@@ -7,7 +7,7 @@ public struct ReaderProgress: Equatable, Sendable {
     public var isLive: Bool
     /// Epoch of the last entry that was read, or of the position where the reader began; nil if neither is known.
     public var epoch: UInt64?
-    /// Offset of the next change that the reader reads.
+    /// Offset of the next change that the reader will deliver.
     public var frontier: UInt64
     /// Offset of the next entry whose database messages the reader will read.
     public var messageFrontier: UInt64
@@ -30,7 +30,7 @@ public struct ReaderProgress: Equatable, Sendable {
 public struct LogView: Equatable, Sendable {
     /// Progress of the reader that serves the channel; nil if none does.
     public var reader: ReaderProgress?
-    /// Offset of the next change that the live reader reads.
+    /// Offset of the next change that the live reader will deliver.
     public var liveFrontier: UInt64
     /// Epoch of the channel's reader, else of the live reader, else of the log's end; nil until the log has begun.
     public var epoch: UInt64?
@@ -42,7 +42,7 @@ public struct LogView: Equatable, Sendable {
     }
 }
 
-/// Range of positions in the log.
+/// Range of positions that the log has now.
 public struct LogExtent: Equatable, Sendable {
     /// Position after the last change; nil until the log has begun.
     public var end: EventLogPosition?
@@ -57,7 +57,7 @@ public struct LogExtent: Equatable, Sendable {
         self.isBehindDamage = isBehindDamage
     }
 
-    /// Decides if the hub can send the changes after the position. Returns nil if that is not known yet.
+    /// Decides if the hub can send all changes from the position on. Returns nil if that is not known yet.
     public func decision(about position: EventLogPosition) -> ChannelPosition.Resumption? {
         guard let end else { return nil }
         if position.epoch != end.epoch { return .refused(.otherEpoch) }

@@ -6,8 +6,8 @@ public struct PacedReport<Content: Sendable>: Sendable {
 
     public init() {}
 
-    /// Sets the content, which replaces waiting content. Returns it if it is to be sent now; the caller then starts a
-    /// pause.
+    /// Sets the report's content in place of content that waits. Returns it if it is to be sent now; the caller then
+    /// starts a pause.
     public mutating func take(_ content: Content) -> Content? {
         untold = content
         return isPaused ? nil : tellNow()

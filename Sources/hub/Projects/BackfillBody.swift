@@ -15,7 +15,7 @@ enum BackfillBody {
     static let names = ["system", "database", "reading", "lsn", "part", "last", "table", "rows"]
     static let depth = 4
 
-    /// Returns the database from which the rows are.
+    /// Returns the identity of the database from which the rows were read.
     static func database(_ members: JSONObject) throws(OperatorSignal.Refusal) -> FollowedDatabase {
         guard let system = members["system"]?.string.flatMap({ UInt64($0) }),
             let number = members["database"]?.integer.flatMap({ UInt32(exactly: $0) })
@@ -27,7 +27,7 @@ enum BackfillBody {
         return FollowedDatabase(system: system, number: number)
     }
 
-    /// Returns the rows, after checks of all members.
+    /// Returns the rows of the request, after checks of all members.
     static func rows(_ members: JSONObject) throws(OperatorSignal.Refusal) -> KeptRows {
         guard let reading = members["reading"]?.string, reading.utf8.count == 16,
             reading.allSatisfy(\.isHexDigit), let reading = UInt64(reading, radix: 16)

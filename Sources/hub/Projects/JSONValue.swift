@@ -44,7 +44,8 @@ struct JSONObject: Sendable, Equatable {
         }
     }
 
-    /// Returns the index of a member. Names are compared byte by byte, so that names which only look equal differ.
+    /// Returns the index of the member with this name. Names are compared byte by byte, so that names which only look
+    /// equal differ.
     private func index(of name: String) -> Int? {
         members.firstIndex { $0.name.utf8.elementsEqual(name.utf8) }
     }
@@ -60,7 +61,7 @@ struct JSONObject: Sendable, Equatable {
 // MARK: Reading
 
 extension JSONValue {
-    /// Parses bytes that contain exactly one value.
+    /// Parses bytes that contain exactly one JSON value.
     static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
         let value = try JSONValue(try scanner.next(), of: &scanner)

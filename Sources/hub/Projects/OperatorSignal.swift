@@ -31,7 +31,7 @@ public struct OperatorSignal: Sendable, Equatable {
     let text: String
     /// Duration of a pause.
     let duration: Duration
-    /// Rows of a backfill; nil for other signals.
+    /// Rows that a backfill writes into the log; nil for other signals.
     let rows: KeptRows?
     /// Database from which the rows of a backfill are; nil for other signals.
     let database: FollowedDatabase?
@@ -75,7 +75,7 @@ public struct OperatorSignal: Sendable, Equatable {
 }
 
 extension RunningProject {
-    /// Carries out the signal. The answer says if the log already has it on the disk.
+    /// Carries out the operator's signal. The answer says if the log already has it on the disk.
     func carryOut(_ signal: OperatorSignal) -> HTTPResponse {
         let (now, wall) = (Clock.monotonicNanoseconds(), Clock.unixMicroseconds())
         var text = signal.text

@@ -19,7 +19,7 @@ public struct ProjectDescription: Sendable, Equatable {
         externalID = pathName ?? members["external_id"].flatMap(Self.name)
     }
 
-    /// Parses a body and returns the members of `tenant`.
+    /// Parses a request's body and returns the members of its object `tenant`.
     static func read(_ body: [UInt8], named pathName: String? = nil) throws(ProjectBodyError) -> ProjectDescription {
         let value: JSONValue
         do throws(ByteError) {
@@ -87,7 +87,8 @@ public struct ProjectDescription: Sendable, Equatable {
             && !bytes.allSatisfy { (48...57).contains($0) }
     }
 
-    /// Returns the fields after the change. Fields that are not given stay. Null and an empty text restore the default.
+    /// Returns the project's fields as the description changes them. Fields that are not given stay. Null and an empty
+    /// text restore the default.
     private func changedFields(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, _ mistakes: inout ProjectMistakes
     ) -> JSONObject {
@@ -106,7 +107,8 @@ public struct ProjectDescription: Sendable, Equatable {
         return fields
     }
 
-    /// Returns the extensions after the change. If extensions are given, they replace all earlier ones.
+    /// Returns the project's extensions as the description changes them. If extensions are given, they replace all
+    /// earlier ones.
     private func changedExtensions(
         of old: ProjectRecord?, _ defaults: ProjectDefaults, at now: Int64, _ mistakes: inout ProjectMistakes
     ) -> [ProjectExtension] {

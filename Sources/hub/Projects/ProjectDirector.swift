@@ -27,7 +27,7 @@ public final class ProjectDirector: Operators {
         var byName: [String: RunningProject] = [:]
         /// Number of failures in a row, by project that could not be started.
         var failures: [String: Int] = [:]
-        /// Numbers of stopped projects, which the next ones get.
+        /// Numbers of stopped projects, which projects that start later get.
         var free: [UInt32] = []
         var next: UInt32 = 0
 
@@ -39,14 +39,14 @@ public final class ProjectDirector: Operators {
     }
 
     let api: TenantsAPI
-    /// Planner, with the keys as last read.
+    /// Planner of how projects start, with the token keys as last read from their files.
     private let planning: Mutex<ProjectPlanner>
     private let store: ProjectStore
     private let configured: ProjectRecord?
     private let gateway: Gateway
     private let running = Mutex(Running())
     private let lanes: ProjectLanes
-    /// Desk for questions to logs; nil until everything else has started.
+    /// Queue of operators' questions to logs; nil until everything else has started.
     private let questions = Mutex<QuestionDesk?>(nil)
 
     /// Starts all projects in parallel. If a project cannot be started, the hub logs this and tries again later.
@@ -116,7 +116,7 @@ public final class ProjectDirector: Operators {
     }
 
     /// Starts the project by its current description. If that fails, tries again later, until it runs or its
-    /// description changes. Returns the error; nil if there is none.
+    /// description changes. Returns the error of this attempt; nil if the project runs.
     private func attempt(_ name: String) -> (any Error)? {
         do {
             guard let plan = plan(name) else {
@@ -158,7 +158,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Returns the delay before the next attempt. It doubles up to a maximum, with a small random part.
+    /// Returns the delay before the next attempt to start a project. It doubles up to a maximum, with a small random
+    /// part.
     static func delay(afterFailures count: Int) -> Duration {
         let doubled = Limits.shortestProjectRetry * (1 << min(max(0, count - 1), 16))
         assert(doubled >= Limits.shortestProjectRetry, "a delay grows from the shortest")
@@ -276,7 +277,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Applies a stored record to the running project. Returns a text about a failure; nil if there is none.
+    /// Applies a changed record to the running project, and restarts it if necessary. Returns a text about a failure;
+    /// nil if there is none.
     private func take(_ record: ProjectRecord, _ old: ProjectRecord?) -> String? {
         let name = record.externalID
         let effects = old.map { record.effects(replacing: $0, planner.configuration.projectDefaults) }
@@ -433,7 +435,7 @@ public final class ProjectDirector: Operators {
         for thread in threads { thread.join() }
     }
 
-    /// Replaces the keys that the settings name, after the files were read again.
+    /// Replaces the token keys that the settings name, after their files were read again.
     public func replace(_ keys: TokenKeys) {
         planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName

@@ -12,12 +12,12 @@ struct ProjectExtension: Sendable, Equatable {
     let insertedAt: Int64
     /// Unix time in seconds at which the extension was last changed.
     let updatedAt: Int64
-    /// Members in the file that this program does not know. They are kept when the file is written.
+    /// Members in the project file that this program does not know. They are kept when the file is written.
     var unknown = JSONObject()
 }
 
 extension ProjectExtension {
-    /// Creates an extension from its description, with defaults for members that are left out.
+    /// Creates an extension from its description in a request, with defaults for members that are left out.
     init(
         described: JSONValue, _ defaults: ProjectDefaults, at now: Int64
     ) throws(ProjectMistakes) {
@@ -36,7 +36,7 @@ extension ProjectExtension {
         }
     }
 
-    /// Returns the checked settings. Unknown settings are kept unchanged.
+    /// Returns an extension's settings after checks. Unknown settings are kept unchanged.
     private static func settings(_ value: JSONValue?, _ defaults: ProjectDefaults) throws(ProjectMistakes) -> JSONObject
     {
         guard let value, value != .null else { throw ProjectMistakes([("settings", "can't be blank")]) }

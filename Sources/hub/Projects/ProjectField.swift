@@ -15,7 +15,7 @@ struct ProjectField {
         case keySet
         /// One of the given words.
         case word([String])
-        /// Text that passes the given check.
+        /// Text for which the given function returns true.
         case checked(@Sendable (String) -> Bool)
     }
 
@@ -23,9 +23,9 @@ struct ProjectField {
     let kind: Kind
     /// True if the value is encrypted in the file and in answers.
     let isSecret: Bool
-    /// Error text for an invalid value.
+    /// Error text for an invalid value of the field.
     let mistake: String
-    /// Returns the default value; nil for a field that may be absent.
+    /// Returns the default value from the hub's settings; nil for a field that may be absent.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
     /// Applies the value, or nil if it is absent, to the limits of a project.
     let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
@@ -56,8 +56,8 @@ struct ProjectField {
             limit: { $1[keyPath: flag] = $0?.bool ?? false })
     }
 
-    /// Returns the value in its stored form; nil if it is invalid. Numbers and flags may be given as texts, as in the
-    /// reference server's forms.
+    /// Returns the value in the form in which the field is stored; nil if it is invalid. Numbers and flags may be given
+    /// as texts, as in the reference server's forms.
     func cast(_ value: JSONValue) -> JSONValue? {
         switch kind {
         case .text: isText(value) ? value : nil

@@ -26,7 +26,7 @@ public struct ProjectHealth: Sendable, Equatable {
     /// does not, and then reports that it is healthy.
     public var isHealthy: Bool { isDatabaseConnected && isReplicating }
 
-    /// Answer with status 200 in every case; the body contains the result.
+    /// HTTP answer with status 200 in every case; the body contains the health.
     public var response: HTTPResponse {
         let members = JSONObject([
             ("healthy", .bool(isHealthy)), ("db_connected", .bool(isDatabaseConnected)),

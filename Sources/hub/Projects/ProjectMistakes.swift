@@ -12,7 +12,7 @@ public struct ProjectMistakes: Error, Equatable {
         errors[field] = .array((errors[field]?.array ?? []) + [.string(message)])
     }
 
-    /// Adds an object for each element of a list; it is empty if the element has no mistakes.
+    /// Adds to the field the mistakes of each element of a list; an element without mistakes gets an empty object.
     mutating func add(_ field: String, each elements: [ProjectMistakes]) {
         guard elements.contains(where: { !$0.isEmpty }) else { return }
         assert(errors[field] == nil, "mistakes of a list do not replace others of its field")

@@ -8,7 +8,7 @@ import Replication
 import Settings
 import System
 
-/// Plan by which a project is started.
+/// Everything that is needed to start a project: its database, its limits, and where its log is.
 struct ProjectPlan: Sendable {
     var name: String
     var ingest: IngestService.Settings
@@ -31,8 +31,8 @@ struct ProjectPlan: Sendable {
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
 }
 
-/// Function that creates what a database lacks, and logs what it created and could not create. It throws if the
-/// database cannot be reached.
+/// Function that creates what a database lacks for the hub, and logs what it created and could not create. It throws if
+/// the database cannot be reached.
 public typealias DatabasePreparing = @Sendable (ConnectionTarget) throws(PostgresError) -> Void
 
 /// Planner that makes plans for the project of the settings and for stored projects.
@@ -80,7 +80,7 @@ public struct ProjectPlanner: Sendable {
         return plan
     }
 
-    /// Returns the slot that a project reads, with the slot's database; nil if it has no database.
+    /// Returns the replication slot that a project reads, with the slot's database; nil if the project has no database.
     func place(of record: ProjectRecord) -> SlotPlace? {
         let isConfigured = record.externalID == configuration.projectName
         return record.database.map {
@@ -104,7 +104,7 @@ public struct ProjectPlanner: Sendable {
         throw mistakes
     }
 
-    /// Slot of the project that the settings describe, with its database; nil if they name no database.
+    /// Replication slot of the project that the settings describe, with its database; nil if they name no database.
     var configuredPlace: SlotPlace? {
         configuration.databaseURL.map { SlotPlace(slot: configuration.slot, ConnectionTarget($0.revealed)) }
     }
@@ -125,7 +125,8 @@ public struct ProjectPlanner: Sendable {
         plan.policies = nil
     }
 
-    /// Returns a valid slot name: letters, digits and underscores, at most 63 characters.
+    /// Returns a valid name for a replication slot, made from a project's name: letters, digits and underscores, at
+    /// most 63 characters.
     private static func slot(_ name: String, _ prefix: String) -> String {
         let plain = name.lowercased().utf8.map { byte in
             (48...57).contains(byte) || (97...122).contains(byte) ? byte : UInt8(ascii: "_")

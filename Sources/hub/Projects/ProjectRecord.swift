@@ -15,7 +15,7 @@ public struct ProjectRecord: Sendable, Equatable {
     /// Values of the fields in `ProjectField.all`; secrets are in plain text, and optional values may be absent.
     var fields: JSONObject
     var extensions: [ProjectExtension]
-    /// Members in the file that this program does not know. They are kept when the file is written.
+    /// Members in the project file that this program does not know. They are kept when the file is written.
     var unknown = JSONObject()
 }
 
@@ -55,7 +55,8 @@ extension ProjectRecord {
 
     public var publication: String? { setting("publication")?.string }
 
-    /// Name of the slot; nil if none is described or only the reference server's own name, which the hub does not use.
+    /// Name of the replication slot; nil if none is described or only the reference server's own name, which the hub
+    /// does not use.
     public var slot: String? {
         guard let slot = setting("slot_name")?.string, slot != ProjectExtension.referenceSlot else { return nil }
         return slot

@@ -51,7 +51,7 @@ extension ProjectRecord {
         "broadcast_adapter", "migrations_ran", "feature_flags",
     ]
 
-    /// Returns the record as the file contains it.
+    /// Returns the record as the project file contains it, with secrets encrypted.
     func stored(_ seal: ProjectSeal) -> JSONValue {
         var members = JSONObject([("id", .string(id)), ("external_id", .string(externalID))])
         for field in ProjectField.all {
@@ -69,7 +69,7 @@ extension ProjectRecord {
         return .object(members)
     }
 
-    /// Creates a record from the file. Throws an error with a text if the file's record is invalid.
+    /// Creates a record from its form in the project file. Throws an error with a text if that is invalid.
     init(stored value: JSONValue, _ seal: ProjectSeal) throws(StoredProjectMistake) {
         guard var members = value.object, let id = members.take("id")?.string,
             let externalID = members.take("external_id")?.string, let insertedAt = members.take("inserted_at")?.integer,
@@ -167,7 +167,7 @@ struct StoredProjectMistake: Error {
 }
 
 extension JSONObject {
-    /// Removes a member and returns its value.
+    /// Removes a member of the object and returns its value.
     fileprivate mutating func take(_ name: String) -> JSONValue? {
         defer { self[name] = nil }
         return self[name]

@@ -11,7 +11,7 @@ import Snapshots
 import System
 
 extension ProjectServices {
-    /// Starts all services. If one cannot be started, stops the others and throws.
+    /// Starts all services of a project. If one cannot be started, stops the others and throws.
     ///
     /// - Parameter policies: login with which PostgreSQL evaluates policies; nil for the hub's own login.
     init(

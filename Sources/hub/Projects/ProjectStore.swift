@@ -32,7 +32,7 @@ public final class ProjectStore: Sendable {
         var records: [ProjectRecord]
         /// Names of deleted projects, oldest first.
         var deleted: [String] = []
-        /// Members in the file that this program does not know.
+        /// Members in the project file that this program does not know, which are kept when the file is written.
         var unknown: JSONObject
     }
 
@@ -43,7 +43,7 @@ public final class ProjectStore: Sendable {
     /// Lock for one change, from reading the state until the file is written. Readers do not wait for it.
     private let writing = Mutex(())
 
-    /// Opens the store.
+    /// Opens the store, whose file is in the directory.
     ///
     /// - Parameter secret: setting `project_key`; nil if it is not set.
     public init(in directory: any StorageDirectory, key secret: Secret?) throws(ProjectStoreError) {
@@ -153,7 +153,7 @@ public final class ProjectStore: Sendable {
 
 extension ProjectStore {
     private static let version = 1
-    /// Text that is encrypted in the file, by which a wrong key is distinguished from a damaged file.
+    /// Known text that the file contains in encrypted form, by which a wrong key is distinguished from a damaged file.
     private static let proof = "these projects can be read"
 
     private static func file(of state: State, _ seal: ProjectSeal) -> [UInt8] {

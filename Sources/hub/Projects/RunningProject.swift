@@ -124,7 +124,7 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Returns the user names in the connection addresses.
+    /// Returns the user names that the connection addresses of the targets contain.
     private static func users(of targets: [ConnectionTarget]) -> Set<String> {
         Set(targets.flatMap { ((try? $0.parameters()) ?? []).filter { $0.0 == "user" }.map(\.1) })
     }

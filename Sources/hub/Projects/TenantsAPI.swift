@@ -72,7 +72,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Returns the target; nil for a path or method that the API does not have.
+    /// Returns what a request is about, from its path and method; nil if the API has no such path or method.
     private func route(_ request: HTTPRequest) -> Route? {
         var segments = request.pathSegments.filter { !$0.isEmpty }[...]
         if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
@@ -137,8 +137,8 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Handles a deletion. Deleting a project that does not exist succeeds. The settings' own project and its log
-    /// cannot be deleted.
+    /// Checks a request to delete a project, and returns the operation for it. Deleting a project that does not exist
+    /// succeeds. The settings' own project and its log cannot be deleted.
     private func delete(_ name: String, log: String?) -> TenantsOutcome {
         var mistakes = ProjectMistakes()
         let fate = log.map { LogFate(rawValue: $0) } ?? .keep
@@ -202,7 +202,7 @@ public struct TenantsAPI: Sendable {
         .json(status, JSONValue.object(JSONObject([("data", value)])).bytes)
     }
 
-    /// Returns the answer after a project was stored. A header contains the project's address.
+    /// Returns the answer after a project was stored. Its header `Location` contains the project's address in the API.
     public func stored(_ record: ProjectRecord, isNew: Bool) -> HTTPResponse {
         var response = data(record.told(store.seal), isNew ? .created : .ok)
         response.headers.append(HTTPHeader("location", "/api/tenants/\(record.id)"))

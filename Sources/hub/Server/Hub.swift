@@ -118,7 +118,7 @@ public final class Hub: Sendable {
     var followsMemberships: Bool { director.main?.followsMemberships ?? false }
     /// True if the hub follows the table, so that it can use memberships in it.
     func follows(_ table: String) -> Bool { director.main?.follows(table) ?? false }
-    /// True if some policies could not be read for now. Rows of their tables wait.
+    /// True if some policies could not be read for now. Changes of their tables' rows wait.
     var hasUnsettledPolicies: Bool { director.main?.hasUnsettledPolicies ?? false }
 
     /// True if the hub has no login that may run the functions in policies and generated columns.
@@ -135,7 +135,7 @@ public final class Hub: Sendable {
             && members.map(follows) ?? true
     }
 
-    /// Returns the number of the table's policies, by the way in which each is decided.
+    /// Returns how many policies of the table are decided in each way (by the hub or by PostgreSQL).
     func policyClasses(of table: String) -> [CompiledPolicy.Classification: Int] {
         director.main?.policyClasses(of: table) ?? [:]
     }

@@ -43,8 +43,8 @@ extension GivenSettings {
         give(listen, ListenAddress(host: host, port: port).description, from: .environment(["PORT"]))
     }
 
-    /// Reads the parts of the database's address. For missing parts the reference container's defaults apply, except
-    /// for the password.
+    /// Reads the variables with parts of the database's address. For missing parts the reference container's defaults
+    /// apply, except for the password.
     private mutating func readDatabaseParts(_ surroundings: ConfigurationSurroundings) {
         let setting = Setting(\.databaseURL)
         let names = ["DB_HOST", "DB_PORT", "DB_USER", "DB_PASSWORD", "DB_NAME"]
@@ -62,8 +62,8 @@ extension GivenSettings {
         give(setting, connection.revealed, from: .environment(names))
     }
 
-    /// Reads how connections are encrypted. If the certificate of an authority is given, the server's certificate is
-    /// checked, as in the reference container.
+    /// Reads the variables that say how connections are encrypted. If the certificate of an authority is given, the
+    /// server's certificate is checked, as in the reference container.
     private mutating func readEncryption(_ surroundings: ConfigurationSurroundings) -> ConnectionString.Encryption? {
         guard let text = surroundings.nonEmpty("DB_SSL") else { return nil }
         guard let isAsked = BooleanText.read(text) else {

@@ -8,8 +8,8 @@ extension GivenSettings {
     /// tests. It is no setting of the hub.
     static let serverVariable = Setting.environmentPrefix + "PG_BINDIR"
 
-    /// Reads the requested file, or else the first of the usual files that exists. Returns its path; nil if none was
-    /// read.
+    /// Reads the configuration file at the path; without a path, the first of the usual files that exists. Returns the
+    /// path that was read; nil if none was.
     mutating func readFile(named path: String?, in surroundings: ConfigurationSurroundings) -> String? {
         if let path { return readAsked(path, by: "--config", in: surroundings) }
         if let path = surroundings.nonEmpty(Self.fileVariable) {
@@ -18,7 +18,7 @@ extension GivenSettings {
         return Self.usualFiles.first { read($0, depth: 0, in: surroundings) }
     }
 
-    /// Reads a file that was requested by name, so that a missing file is an error.
+    /// Reads a configuration file that was requested by name, so that a missing file is an error.
     private mutating func readAsked(
         _ path: String, by place: String, in surroundings: ConfigurationSurroundings
     ) -> String? {
@@ -27,7 +27,7 @@ extension GivenSettings {
         return nil
     }
 
-    /// Reads a file. Returns false if it does not exist.
+    /// Reads a configuration file. Returns false if it does not exist.
     private mutating func read(_ path: String, depth: Int, in surroundings: ConfigurationSurroundings) -> Bool {
         switch surroundings.readFile(path) {
         case .missing: return false

@@ -1,4 +1,4 @@
-/// Settings as texts before parsing, each from its strongest source, with the problems found so far.
+/// Settings as texts before parsing, each from the source that has precedence, with the problems found so far.
 struct GivenSettings {
     struct Given {
         let text: String
@@ -10,7 +10,8 @@ struct GivenSettings {
     private(set) var values: [String: Given] = [:]
     private(set) var problems: [Problem] = []
 
-    /// Sets a value. A later call replaces an earlier one, so callers begin with the weakest source.
+    /// Sets the text of a setting. A later call replaces an earlier one, so callers begin with the source that all
+    /// others replace.
     mutating func give(_ setting: Setting, _ text: String, from source: SettingSource) {
         values[setting.name] = Given(text: text, source: source)
     }

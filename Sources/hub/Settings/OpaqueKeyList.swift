@@ -4,7 +4,7 @@ import Diagnostics
 /// Parser of the setting `api_keys`: `KEY = ROLE` or `KEY = TOKEN`, on separate lines or separated by commas. `#`
 /// begins a comment.
 enum OpaqueKeyList {
-    /// Mistake in the list. Its message contains no key, because keys are secrets.
+    /// Mistake in a list of keys. Its message contains no key, because keys are secrets.
     struct Mistake: Error, Equatable {
         let message: String
     }

@@ -14,7 +14,7 @@ public struct OperatorGate: Sendable {
     private let keys: [OperatorKey]
     private let withdrawn: Set<String>
 
-    /// Creates a gate.
+    /// Creates a gate from the settings that concern operators.
     ///
     /// - Parameters:
     ///   - secrets: secrets of operators; with none, no request passes.
@@ -34,10 +34,10 @@ public struct OperatorGate: Sendable {
         self.withdrawn = Set(tokens.map { String($0).filter { !$0.isWhitespace } })
     }
 
-    /// True if there is a secret. Without one, no request passes.
+    /// True if there is a secret of operators. Without one, no request passes.
     public var hasOperators: Bool { !keys.isEmpty }
 
-    /// Purpose of a request.
+    /// Purpose of an operator's request.
     public enum Concern: Sendable {
         case everything
         /// Health check of the reference's stack, which uses a client's token.

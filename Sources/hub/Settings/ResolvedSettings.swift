@@ -26,7 +26,7 @@ struct ResolvedSettings {
         }
     }
 
-    /// Checks settings that depend on each other.
+    /// Checks settings whose values must fit each other, and reports the problems.
     mutating func checkTogether() {
         let (certificate, key) = (values[Setting(\.tlsCertificate).name], values[Setting(\.tlsKey).name])
         if let certificate, key == nil {
@@ -72,12 +72,14 @@ struct ResolvedSettings {
         values[setting.name]?.source ?? .builtIn
     }
 
-    /// Returns the value as text. A default is shown as it is documented: 72h, although 3d is the same duration.
+    /// Returns a setting's value as text. A default is shown as it is documented: 72h, although 3d is the same
+    /// duration.
     private func shown(_ resolved: Resolved, _ setting: Setting) -> String {
         resolved.isDefault ? setting.defaultText ?? resolved.value.shown : resolved.value.shown
     }
 
-    /// Value of a setting. Its type was checked when it was parsed, so a mismatch is a mistake in this program.
+    /// Value of the setting with this key. Its type was checked when it was parsed, so a mismatch is a mistake in this
+    /// program.
     subscript<Value>(key: SettingKey<Value>) -> Value {
         let declaration = AllSettings.declared[keyPath: key]
         guard let value = declaration.value(values[declaration.setting.name]?.value) else {

@@ -18,8 +18,8 @@ public struct Setting: Sendable {
     public let defaultText: String?
     /// Meaning in one sentence, for tables and help.
     public let summary: String
-    /// Variables of the reference container with the same meaning; later ones replace earlier ones. Durations in them
-    /// are in milliseconds.
+    /// Environment variables of the reference container with the same meaning; later ones replace earlier ones.
+    /// Durations in them are in milliseconds.
     let aliases: [String]
 
     /// Name of the flag without its dashes: `data_dir` → `data-dir`.

@@ -2,7 +2,7 @@
 public enum SettingSource: Sendable, Equatable, CustomStringConvertible {
     case builtIn
     case file(path: String, line: Int)
-    /// Variables from which the value was read; several if they make up the value together.
+    /// Environment variables from which the value was read; several if they make up the value together.
     case environment([String])
     case flag(String)
     /// Command that set the value, such as `tidewire dev` for its own database.
@@ -31,7 +31,7 @@ public struct SettingOverride: Sendable {
         self.source = source
     }
 
-    /// Returns the value that an option of a command gives.
+    /// Returns the override of a setting that a command's option makes.
     public static func flag(_ setting: Setting, _ text: String) -> SettingOverride {
         SettingOverride(setting, text, from: .flag("--\(setting.flag)"))
     }

@@ -61,7 +61,8 @@ private struct Quantity {
     }
 }
 
-/// Sizes in PostgreSQL's form: units are case-sensitive and multiples of 1024. A number without a unit counts bytes.
+/// Reader and writer of sizes in PostgreSQL's form: units are case-sensitive and multiples of 1024. A number without a
+/// unit counts bytes.
 public enum SizeText {
     private static let units: [(name: String, bytes: Int64)] = [
         ("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10), ("B", 1),
@@ -74,15 +75,15 @@ public enum SizeText {
         return Int64(exactly: (quantity.number * Double(bytes)).rounded())
     }
 
-    /// Returns the size in the largest unit that needs no fraction.
+    /// Returns the size as text, in the largest unit that needs no fraction.
     public static func write(_ bytes: Int64) -> String {
         guard bytes != 0, let unit = units.first(where: { bytes % $0.bytes == 0 }) else { return "0" }
         return "\(bytes / unit.bytes)\(unit.name)"
     }
 }
 
-/// Durations in PostgreSQL's form. A number without a unit is refused unless it is 0, because its unit would be
-/// unclear.
+/// Reader and writer of durations in PostgreSQL's form. A number without a unit is refused unless it is 0, because its
+/// unit would be unclear.
 public enum DurationText {
     private static let units: [(name: String, milliseconds: Int64)] = [
         ("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1),

@@ -28,7 +28,7 @@ public enum SettingType: Sendable {
     /// JSON object whose values are no arrays or objects.
     case claimValues
 
-    /// True if values are never shown, or only without their secret parts.
+    /// True if values of this type are never shown, or only without their secret parts.
     public var isSecret: Bool {
         switch self {
         case .secret, .connection, .inlineOrFile: true
@@ -104,7 +104,7 @@ extension SettingType {
         }
     }
 
-    /// True for a text that is not empty and has no zero byte, where C would end it.
+    /// True for a text that is not empty and has no zero byte, at which C code would end the text.
     private static func isText(_ text: String) -> Bool {
         !text.isEmpty && !text.utf8.contains(0)
     }

@@ -11,7 +11,7 @@ public struct TokenKeys: Sendable {
     /// Gate for the metrics, which also refuses tokens on the blocklist; nil if no token is needed.
     public let metricsGate: OperatorGate?
     public let operators: OperatorGate
-    /// Notes about keys that are not used, with reasons, for the log.
+    /// Notes for the log about keys that the hub does not use, with reasons.
     public let notes: [String]
     /// Secrets that are shorter than the signatures made with them, with their settings.
     public let shortSecrets: [ShortSecret]

@@ -3,8 +3,8 @@ import Auth
 /// Setting together with the type of its value in the program.
 public struct TypedSetting<Value: Sendable>: Sendable {
     let setting: Setting
-    /// Returns the program's value for the setting's value, which may be nil. Returns nil if the value has another type
-    /// than the setting.
+    /// Converts the setting's parsed value, which may be nil, to the program's type. Returns nil if the value is of
+    /// another type than the setting.
     let value: @Sendable (SettingValue?) -> Value?
 
     private init(_ setting: Setting, _ value: @escaping @Sendable (SettingValue?) -> Value?) {
@@ -37,7 +37,7 @@ public struct TypedSetting<Value: Sendable>: Sendable {
 }
 
 extension TypedSetting where Value: AdditiveArithmetic {
-    /// Setting with an optional value: zero means no limit (nil).
+    /// Setting like this one, but with an optional value: zero means no limit (nil).
     var unlessZero: TypedSetting<Value?> {
         TypedSetting<Value?>(setting) { [value] given in value(given).map { $0 == .zero ? nil : $0 } }
     }
@@ -56,7 +56,7 @@ extension TypedSetting: SettingDeclaration {}
 /// Type of a setting's text, with the conversion to the program's value.
 struct SettingKind<Value: Sendable>: Sendable {
     let type: SettingType
-    /// Returns the program's value; nil for a value of another type.
+    /// Converts a setting's parsed value to the program's type; nil for a value of another type.
     let value: @Sendable (SettingValue) -> Value?
 
     init(_ type: SettingType, _ value: @escaping @Sendable (SettingValue) -> Value?) {
@@ -64,7 +64,7 @@ struct SettingKind<Value: Sendable>: Sendable {
         self.value = value
     }
 
-    /// Returns a kind with some words, each of which stands for a value.
+    /// Returns a kind whose allowed texts are the given words, each of which stands for a value.
     static func choice(_ words: [(String, Value)], synonyms: [String: String] = [:]) -> Self {
         Self(.choice(words.map(\.0), synonyms: synonyms)) { given in words.first { $0.0 == given.text }?.1 }
     }

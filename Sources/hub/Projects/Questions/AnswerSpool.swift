@@ -47,7 +47,7 @@ struct AnswerSpool {
             && text.utf8.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || 48...57 ~= $0 || $0 == 45 }
     }
 
-    /// Returns a text with the reason why no further answer can be kept; nil if one can.
+    /// Returns a text with the reason why no further answer can be kept as a file; nil if one can.
     func obstacle() throws(SystemError) -> String? {
         guard try names().count < Limits.maximumKeptAnswers else {
             return "other large answers are being fetched: try again in some minutes, or ask for less"
@@ -82,7 +82,7 @@ struct AnswerSpool {
 
     func remove(_ name: String) { try? directory.remove(name) }
 
-    /// Removes answers that were not fetched in time, and files that an ended process left. Returns true if files
+    /// Removes answers that were not fetched in time, and files that an ended process left. Returns true if some files
     /// remain that must be removed later.
     func sweep(at now: Int64) -> Bool {
         var isLeft = false

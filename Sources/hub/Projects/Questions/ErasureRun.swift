@@ -30,7 +30,7 @@ struct ErasureRun {
         }
     }
 
-    /// Returns the process's answer, changed to say that the removal is done.
+    /// Returns the separate process's answer, changed to say that the removal is done.
     private func told(_ answer: HTTPResponse) -> HTTPResponse {
         guard answer.status == .ok else { return answer }
         var told = answer

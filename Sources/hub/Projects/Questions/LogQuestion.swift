@@ -4,7 +4,7 @@ import WebSocket
 ///
 /// Only commands are allowed that read and name no file. Each command checks its own arguments.
 public struct LogQuestion: Sendable, Equatable {
-    /// Form of the answer.
+    /// Form of the answer to a question.
     public enum Form: String, Sendable {
         case table, json, csv
         case markdown = "md"
@@ -108,8 +108,8 @@ public struct LogQuestion: Sendable, Equatable {
         assert(form != .bundle || command == "bundle", "only a bundle is a file")
     }
 
-    /// Returns the question how much the log has of a row or, if `isGo` is true, the order to remove the row's values.
-    /// The items are `table`, and `key` for each column of the key.
+    /// Returns a question that counts the values which the log has of a row or, if `isGo` is true, an order to remove
+    /// these values. The items are `table`, and `key` for each column of the key.
     public static func forgetting(_ items: [HTTPQueryItem], isGo: Bool) throws(Refusal) -> LogQuestion {
         var operands: [String: [String]] = [:]
         var options = isGo ? ["--go"] : []

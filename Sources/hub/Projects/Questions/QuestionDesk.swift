@@ -68,7 +68,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Removes answers that were not fetched. Called when no question has arrived for a while.
+    /// Removes kept answers that were not fetched in time. Called when no question has arrived for a while.
     private func sweep() {
         for log in state.withLock({ $0.logs }) {
             let isLeft = (try? AnswerSpool(besideLog: log))?.sweep(at: Clock.unixMicroseconds() / 1_000_000) ?? false
@@ -76,7 +76,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Refuses waiting questions and waits for those that are being answered.
+    /// Refuses waiting questions and waits for those that are being answered. No question is accepted after this.
     func close() {
         state.withLock { $0.isClosed = true }
         pulse.beat()

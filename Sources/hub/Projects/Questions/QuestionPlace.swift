@@ -5,7 +5,7 @@ import System
 /// Location of a project's log, with the settings for commands that read it.
 struct QuestionPlace: Sendable {
     var log: String
-    /// Complete environment of the process that answers. It contains nothing of other projects.
+    /// Complete environment of the process that answers a question. It contains nothing of other projects.
     var environment: [String: String]
 }
 
@@ -33,7 +33,8 @@ extension ProjectPlanner {
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }
 
-    /// Variables that every program needs: paths of programs, language and time zone, and the files of libpq.
+    /// Environment variables that every program needs: paths of programs, language and time zone, and the files of
+    /// libpq.
     private static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in

@@ -52,7 +52,8 @@ struct QuestionRun {
         return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
     }
 
-    /// Runs a question and returns the answer. If the answer is kept, its file gets the name.
+    /// Runs a question in a separate process and returns the answer. If the answer is kept as a file, the file gets the
+    /// name.
     private func run(_ question: LogQuestion, _ spool: AnswerSpool, _ name: String) throws(SystemError) -> HTTPResponse
     {
         // The process writes a bundle to a file beside the log, where there is space for it.
@@ -88,10 +89,10 @@ struct QuestionRun {
 
     // MARK: The process
 
-    /// Result of the process.
+    /// Ways in which the process that answers a question can end.
     private enum End {
         case answered(Int32, said: String)
-        /// The answer exceeds the limit in bytes.
+        /// The answer exceeds the limit, which is given in bytes.
         case tooMuch(Int)
         /// The process did not end before the deadline.
         case late
