@@ -26,7 +26,7 @@ public struct HubAddress: Sendable, Hashable {
         self.path = path.hasSuffix("/") ? path : path + "/"
     }
 
-    /// Host and port as text, `host:port`. An IPv6 address is in brackets.
+    /// Host and port of the hub as text, `host:port`. An IPv6 address is in brackets.
     public var place: String { (host.contains(":") ? "[\(host)]" : host) + ":\(port)" }
 }
 

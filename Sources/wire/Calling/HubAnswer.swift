@@ -1,7 +1,7 @@
 /// HTTP answer of a hub, parsed from all bytes that a connection received.
 public struct HubAnswer: Sendable {
     public let status: Int
-    /// Header values by the header's name in lower case.
+    /// Values of the answer's headers, by the header's name in lower case.
     private let headers: [String: String]
     public let body: [UInt8]
 
@@ -9,7 +9,7 @@ public struct HubAnswer: Sendable {
 
     public var text: String { String(decoding: body, as: UTF8.self) }
 
-    /// Parses an answer; nil if the bytes are invalid or incomplete.
+    /// Parses all bytes of an HTTP answer; nil if they are invalid or incomplete.
     public init?(_ bytes: [UInt8]) {
         guard let end = Self.endOfHead(bytes) else { return nil }
         let lines = String(decoding: bytes[..<end], as: UTF8.self).split(separator: "\r\n")

@@ -8,7 +8,7 @@ final class HubLine {
     private let session: TLSSession?
     private let patience: Patience
 
-    /// Longest wait for one operation, and the condition that interrupts it.
+    /// Longest wait for one operation on the connection, and the condition that interrupts it.
     struct Patience {
         var milliseconds: Int
         var isInterrupted: () -> Bool

@@ -3,12 +3,12 @@
 final class Backlog {
     struct Entry {
         var extent: PieceArena.Extent
-        /// True if the entry belongs to the same frame as the entry before it.
+        /// True if the entry belongs to the same frame as the entry queued before it.
         var continues: Bool
     }
 
-    /// Queue of entries: those from index `head` on are still to be sent. Batches of entries are added and removed, so
-    /// an array is enough.
+    /// Queue of pieces of output: those from index `head` on are still to be sent. Batches of entries are added and
+    /// removed, so an array is enough.
     private var entries: [Entry] = []
     /// Index in `entries` of the first entry that is still to be sent.
     private var head = 0
@@ -34,19 +34,19 @@ final class Backlog {
         takenAt = now
     }
 
-    /// Appends an entry whose chunk the caller has retained.
+    /// Appends an entry to the queue. The caller has retained its chunk.
     func append(_ entry: Entry) {
         entries.append(entry)
         byteCount += Int(entry.extent.length)
     }
 
-    /// Records the time at which the connection took bytes.
+    /// Records the time (monotonic, in nanoseconds) at which the connection took bytes.
     func take(at now: UInt64) { takenAt = now }
 
-    /// Records that TLS has put the first `bytes` bytes into a record.
+    /// Records that TLS has put the first `bytes` bytes of the queue into a record.
     func commit(_ bytes: Int) { committed = max(committed, bytes) }
 
-    /// Removes bytes that were sent from the front and releases their chunks.
+    /// Removes the first `sent` bytes, which were sent, and releases their chunks.
     func advance(_ sent: Int, _ arena: PieceArena) {
         precondition(sent <= byteCount, "no more can be sent than is there")
         var left = sent
@@ -113,10 +113,10 @@ final class Backlog {
 
     // MARK: The bytes to send next
 
-    /// Approximate number of bytes that a socket takes at once after it was full.
+    /// Approximate number of bytes that a socket, after it was full, takes in one call.
     private static let resumeBytes = 256 << 10
 
-    /// Gathers the next bytes into `batch`, about as many as a socket takes at once.
+    /// Gathers the next bytes of the queue into `batch`, about as many as a socket takes in one call.
     func fill(_ batch: Gather, _ arena: PieceArena) {
         batch.reset()
         for index in head..<entries.count {
@@ -128,7 +128,7 @@ final class Backlog {
         batch.finish()
     }
 
-    /// Returns the next TLS record, made from the bytes at the front. Removes nothing.
+    /// Returns the next TLS record, made from the bytes at the front of the queue. Removes nothing from the queue.
     func record(in area: RecordArea, _ arena: PieceArena) -> UnsafeRawBufferPointer {
         area.begin()
         for index in head..<entries.count {

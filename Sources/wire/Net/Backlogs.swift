@@ -5,7 +5,7 @@ struct Backlogs {
     private let settings: SocketSettings
     private var all = [Backlog()]
     private var free: [UInt32] = []
-    /// Number of connections that have a backlog.
+    /// Number of connections that have a backlog now.
     private(set) var count = 0
     /// Number of bytes in backlogs that were freed since the loop last returned memory to the system.
     private var freedBytes = 0
@@ -36,7 +36,7 @@ struct Backlogs {
         count -= 1
     }
 
-    /// Drops the frames of a backlog of which no byte was sent. Returns the number of bytes that the backlog held
+    /// Drops those frames of a backlog of which no byte was sent. Returns the number of bytes that the backlog held
     /// before.
     mutating func drop(_ index: UInt32, _ arena: PieceArena) -> Int {
         let bytes = all[Int(index)].byteCount
@@ -45,7 +45,7 @@ struct Backlogs {
         return bytes
     }
 
-    /// Backlogs that a connection uses.
+    /// Backlogs that some connection uses now.
     var inUse: [Backlog] { all.filter { $0.seat != nil } }
 
     // MARK: Limits

@@ -37,13 +37,13 @@ struct Connection: BitwiseCopyable {
 
     /// Output queued in this turn: a list of links in the loop's outboxes.
     struct Outbox: BitwiseCopyable {
-        /// First link of the list; 0 if nothing is queued.
+        /// First link of the list; 0 if no output is queued.
         private(set) var first: UInt32 = 0
-        /// Last link of the list; 0 if nothing is queued.
+        /// Last link of the list; 0 if no output is queued.
         private var last: UInt32 = 0
         private(set) var byteCount: UInt32 = 0
 
-        /// Appends a link. Returns the link before it; 0 if the list was empty.
+        /// Appends a link to the list. Returns the link before it; 0 if the list was empty.
         @inline(__always)
         mutating func append(_ link: UInt32, byteCount: UInt32) -> UInt32 {
             defer { last = link }
@@ -57,21 +57,21 @@ struct Connection: BitwiseCopyable {
     let generation: UInt32
     private(set) var stage: Stage
     private(set) var flags: Flags = []
-    /// Events for which epoll watches the connection.
+    /// Events for which epoll watches the connection's socket.
     private var watched: UInt16 = 0
     var outbox = Outbox()
-    /// Index of the blocked output in the loop's backlogs; 0 for none.
+    /// Index of the connection's blocked output in the loop's `Backlogs`; 0 for none.
     private(set) var backlog: UInt32 = 0
-    /// Index of the TLS session in the loop's sessions; 0 for none.
+    /// Index of the connection's TLS session in the loop's `SecureSessions`; 0 for none.
     private(set) var session: UInt32 = 0
     var input = KeptInput()
     var activity: PeerActivity
-    /// Index, in the loop's `InputAccounts`, of the budget that the connection's incomplete input is charged to.
+    /// Index, in the loop's `InputAccounts`, of the budget to which the connection's incomplete input is charged.
     private(set) var account: UInt16 = 0
     /// Monotonic time, in nanoseconds, at which the handshake, the closing or the lingering must be done; 0 for no
     /// deadline.
     private(set) var deadline: UInt64 = 0
-    /// Reason of the connection's end. Meaningless until the loop has decided to end the connection.
+    /// Reason why the connection ends. Meaningless until the loop has decided to end the connection.
     private(set) var end = ConnectionEnd.stopped
 
     init(descriptor: Int32, generation: UInt32, stage: Stage, now: UInt64) {
@@ -190,9 +190,9 @@ struct Connection: BitwiseCopyable {
         case nothing(before: UInt64)
         /// The handshake, the closing or the lingering has taken too long.
         case deadlineIsPast
-        /// A message from the peer was not complete in time.
+        /// The peer has not completed a message in time.
         case inputIsOverdue
-        /// The peer has sent nothing for the idle limit. The next check is needed at this monotonic time, in
+        /// The peer has sent nothing for the idle limit. The next check is needed at the monotonic time `next`, in
         /// nanoseconds.
         case silence(next: UInt64)
     }
@@ -213,8 +213,8 @@ struct Connection: BitwiseCopyable {
 /// nanoseconds.
 struct PeerActivity: BitwiseCopyable {
     private var lastReceived: UInt64
-    /// Time after which the peer certainly sent some of the bytes that the loop has read; 0 if unknown. The newest such
-    /// time is kept.
+    /// Time after which the peer certainly sent some of the bytes that the loop has read; 0 if no such time is known.
+    /// The newest such time is kept.
     private(set) var certainlySentAfter: UInt64 = 0
     /// Time for which the peer may send nothing, in milliseconds; 0 for no limit.
     private var idleMilliseconds: UInt32 = 0
@@ -244,7 +244,7 @@ struct PeerActivity: BitwiseCopyable {
 
     mutating func restartSilence(at now: UInt64) { lastReceived = now }
 
-    /// Time at which the peer will have sent nothing for the idle limit; `.max` without a limit.
+    /// Time at which the idle limit ends, if the peer sends nothing until then; `.max` without a limit.
     var silentAt: UInt64 {
         idleMilliseconds == 0 ? .max : lastReceived + UInt64(idleMilliseconds) * 1_000_000
     }

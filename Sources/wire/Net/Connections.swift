@@ -31,7 +31,7 @@ final class Connections {
         accounts = InputAccounts(common: settings.inputBudget, metrics)
     }
 
-    /// Returns the seat of a connection that may still queue output.
+    /// Returns the seat of a connection that may still queue output; nil if the connection may not.
     @inline(__always)
     func openSeat(of connection: ConnectionID) -> Int? {
         guard let seat = table.seat(of: connection), table[seat].stage == .open else { return nil }
@@ -51,7 +51,7 @@ final class Connections {
         _ = table[seat].isNewlyWatched(for: events)
     }
 
-    /// Makes epoll watch for the events that matter in the connection's present stage.
+    /// Makes epoll watch for the events that matter in the present stage of the connection in this seat.
     func watch(_ seat: Int) {
         if let events = table[seat].wantedEvents { watch(seat, for: events) }
     }
@@ -82,8 +82,8 @@ final class Connections {
         watch(seat)
     }
 
-    /// Finishes sending, once the kernel has all output. The socket stays open until the peer has closed too, or until
-    /// the deadline.
+    /// Tells the peer that the hub has finished sending, once the kernel has all output. The socket stays open until
+    /// the peer has closed too, or until the deadline.
     func finishClosing(_ seat: Int) {
         if !table[seat].hasSocket || table[seat].has(.peerFinished) {
             return end(seat, table[seat].end, byReset: false)
@@ -94,7 +94,7 @@ final class Connections {
         watch(seat)
     }
 
-    /// Closes the connection's socket at once. The loop tells the application at the end of the turn.
+    /// Closes the connection's socket immediately. The loop tells the application at the end of the turn.
     func end(_ seat: Int, _ reason: ConnectionEnd, byReset: Bool) {
         guard table[seat].isLive else { return }
         let descriptor = table[seat].descriptor
@@ -187,8 +187,8 @@ final class Connections {
 
     func bill(_ seat: Int, to budget: InputBudget) { accounts.bill(&table[seat], to: budget) }
 
-    /// Changes a connection's input and charges the difference to its budget. If the budget has no room, adds the
-    /// connection to the reports.
+    /// Changes a connection's kept input and charges the difference in bytes to its budget. If the budget has no room,
+    /// adds the connection to the reports.
     @inline(__always)
     func changeInput(_ seat: Int, _ change: (inout KeptInput) -> Void) {
         let before = table[seat].input
@@ -216,16 +216,16 @@ final class Connections {
         if limit > 0 { requestSweep(at: clock.now + limit) }
     }
 
-    /// Returns the monotonic time, in nanoseconds, that lies `limit` ahead, and requests a sweep for it. Never returns
-    /// 0.
+    /// Returns the monotonic time, in nanoseconds, that lies `limit` after now, and requests a sweep for it. Never
+    /// returns 0.
     private func deadline(within limit: Duration) -> UInt64 {
         let deadline = max(clock.time(after: limit.nanoseconds), 1)
         requestSweep(at: deadline)
         return deadline
     }
 
-    /// Marks those connections as too slow that have taken nothing for `outboxAge`. Returns freed memory to the system.
-    /// Returns the time of the next check.
+    /// Marks as too slow those connections that have taken nothing for `outboxAge`. Returns freed memory to the system.
+    /// Returns the monotonic time, in nanoseconds, of the next check.
     func sweepBacklogs() -> UInt64 {
         var next = UInt64.max
         for backlog in backlogs.inUse {

@@ -7,7 +7,7 @@ import Glibc
 /// Small pieces are copied because the kernel takes longer for a list of a hundred pointers than the copy takes.
 @safe
 final class Gather {
-    /// Ranges of one or several batches; the current batch is the last.
+    /// Memory ranges of one or several batches; the current batch is the last.
     private let ranges: UnsafeMutablePointer<iovec>
     private let rangeCapacity: Int
     private let scratch: UnsafeMutableRawPointer
@@ -32,7 +32,7 @@ final class Gather {
         unsafe scratch.deallocate()
     }
 
-    /// Discards all batches and starts a new one. Batches started later with `begin` stay valid together with it.
+    /// Discards all batches and starts a new one. Batches that `begin` starts later do not invalidate it.
     func reset() {
         rangeEnd = 0
         scratchUsed = 0
@@ -57,7 +57,7 @@ final class Gather {
     /// Number of ranges in the current batch; each is one `iovec`.
     var rangeCount: Int { rangeEnd - firstRange }
 
-    /// Adds a piece to the current batch. Returns false if the batch is full and must be sent first.
+    /// Adds a piece of memory to the current batch. Returns false if the batch is full and must be sent first.
     @inline(__always)
     func add(_ start: UnsafeMutableRawPointer, _ length: Int) -> Bool {
         byteCount += length
@@ -83,7 +83,7 @@ final class Gather {
     /// Largest number of ranges in one call, the kernel's `UIO_MAXIOV`.
     private static let maximumRanges = 1024
 
-    /// Completes the batch. The caller calls it after the last piece.
+    /// Completes the current batch. The caller calls it after the last piece.
     func finish() {
         if rangeCount > 1, !lastIsScratch { copyLastIfSmall() }
     }
@@ -118,7 +118,7 @@ final class Gather {
         return unsafe base >= scratch && base + ranges[index].iov_len == target
     }
 
-    /// Ranges of the current batch. Valid until `reset`.
+    /// Memory ranges of the current batch. Valid until `reset`.
     var batch: UnsafeMutableBufferPointer<iovec> {
         // SAFETY: the running batch's ranges are initialised.
         unsafe UnsafeMutableBufferPointer(start: ranges + firstRange, count: rangeCount)

@@ -23,8 +23,9 @@ public final class InputBudget: Sendable {
         whole?.add(bytes)
     }
 
-    /// True if a connection that holds `bytes` must be closed. A connection that holds little is closed only at twice
-    /// the limit, so that a few large messages do not end many clients with small ones.
+    /// True if the budget is exceeded so far that a connection which holds `bytes` must be closed. A connection that
+    /// holds little is closed only at twice the limit, so that a few large messages do not end many clients with small
+    /// ones.
     func isExceeded(byHolderOf bytes: Int) -> Bool {
         let allowed = bytes <= Self.little ? 2 * limit : limit
         return used.load(ordering: .relaxed) > allowed || whole?.isExceeded(byHolderOf: bytes) ?? false
@@ -59,7 +60,7 @@ struct InputAccounts {
         return UInt16(budgets.count - 1)
     }
 
-    /// Charges a budget with the difference of the bytes that a connection holds.
+    /// Charges a budget with the difference between the bytes that a connection held before and holds now.
     @inline(__always)
     func charge(_ account: UInt16, from before: Int, to after: Int) {
         guard before != after else { return }
@@ -67,7 +68,7 @@ struct InputAccounts {
         metrics.unfinishedInputBytes.add(Int64(after - before))
     }
 
-    /// True if a connection must be closed because its incomplete input exceeds its budget.
+    /// True if a connection must be closed because its budget for incomplete input is exceeded.
     func haveNoRoom(for connection: Connection) -> Bool {
         let held = connection.input.chargedBytes
         return held > 0 && budgets[Int(connection.account)].isExceeded(byHolderOf: held)

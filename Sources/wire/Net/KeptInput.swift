@@ -22,18 +22,18 @@ struct KeptInput: BitwiseCopyable {
         unsafe start = nil
     }
 
-    /// Number of bytes up to which the loop copies kept input in front of new input. So a client that sends few bytes
-    /// at a time costs little memory.
+    /// Number of bytes up to which the loop copies kept input in front of new input. For such small inputs no memory
+    /// grows, so a client that sends few bytes at a time costs little.
     static let smallBytes = 4096
 
     /// True if the loop reads new input directly after the kept input. Copying a large input at each read would take
     /// quadratic time.
     var isLarge: Bool { count > UInt32(Self.smallBytes) }
 
-    /// Number of bytes that are not counted, because so much input fits at the beginning of the shared buffer.
+    /// Number of kept bytes that are not counted, because so much input fits at the beginning of the shared buffer.
     private static let uncountedBytes = 16 << 10
 
-    /// Number of bytes that count against a budget.
+    /// Number of kept bytes that count against a budget.
     var chargedBytes: Int {
         let bytes = Int(capacity) + Int(held)
         return bytes > Self.uncountedBytes ? bytes : 0
@@ -41,8 +41,8 @@ struct KeptInput: BitwiseCopyable {
 
     // MARK: Bytes
 
-    /// Copies the input to the beginning of a memory area, which must be larger than `smallBytes`. Returns the number
-    /// of bytes.
+    /// Copies the kept input to the beginning of a memory area, which must be larger than `smallBytes`. Returns the
+    /// number of bytes.
     func copy(to area: UnsafeMutableRawPointer) -> Int {
         // SAFETY: the caller's area has room; `count` bytes are initialised.
         if let start = unsafe start { unsafe area.copyMemory(from: start, byteCount: Int(count)) }
@@ -55,14 +55,14 @@ struct KeptInput: BitwiseCopyable {
         reserve(kept + min(max(kept, 16 << 10), Limits.inputGrowthBytes))
     }
 
-    /// Unused memory after the input; nil if there is no input.
+    /// Unused memory after the kept input, for reading more; nil if there is no input.
     var room: UnsafeMutableRawBufferPointer? {
         // SAFETY: the memory is `capacity` long, of which `count` are filled.
         guard let start = unsafe start else { return nil }
         return unsafe UnsafeMutableRawBufferPointer(start: start + Int(count), count: Int(capacity) - Int(count))
     }
 
-    /// Adds bytes that were written into `room`.
+    /// Counts bytes that were read into `room` as kept input.
     mutating func append(_ bytes: Int) { count += UInt32(bytes) }
 
     /// Keeps the bytes that the application has not consumed: those from index `consumed` on, of the `count` bytes at
@@ -95,7 +95,7 @@ struct KeptInput: BitwiseCopyable {
         updateTime(now)
     }
 
-    /// Grows the memory to at least `bytes`.
+    /// Grows the memory of the kept input to at least `bytes`.
     private mutating func reserve(_ bytes: Int) {
         if bytes > Int(capacity) { resize(to: (bytes + 63) & ~63) }
     }
@@ -116,15 +116,16 @@ struct KeptInput: BitwiseCopyable {
     /// Makes the loop call the application again only when there are `bytes` bytes of input.
     mutating func await(_ bytes: Int) { wanted = UInt32(clamping: bytes) }
 
-    /// True if `count` bytes are enough for the application. The wait that `await` started then ends.
+    /// True if `count` bytes of input are as many as the application waits for. Its wait, which `await` started, then
+    /// ends.
     mutating func endsWait(with count: Int) -> Bool {
         guard count >= Int(wanted) else { return false }
         wanted = 0
         return true
     }
 
-    /// Records that the application stores `bytes` of an incomplete message. With `restarting` it is a new message,
-    /// whose time starts now.
+    /// Records that the application itself stores `bytes` bytes of an incomplete message. With `restarting` it is a new
+    /// message, whose time starts now.
     mutating func hold(_ bytes: Int, restarting: Bool, now: UInt64) {
         held = UInt32(clamping: bytes)
         if restarting { unfinishedSince = 0 }
@@ -133,7 +134,7 @@ struct KeptInput: BitwiseCopyable {
 
     // MARK: The time of an incomplete message
 
-    /// Restarts the peer's time to complete the message, because the hub has kept the peer waiting.
+    /// Restarts the time that the peer has to complete its message, because the hub has kept the peer waiting.
     mutating func restartTime() { unfinishedSince = 0 }
 
     /// Returns the monotonic time, in nanoseconds, at which the incomplete message must be complete; `.max` if there is

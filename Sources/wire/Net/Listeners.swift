@@ -8,7 +8,7 @@ struct Listeners {
     /// Descriptor held in reserve. When descriptors run out, the loop closes it, accepts one connection in its place,
     /// and resets that connection.
     private var reserve: Int32?
-    /// Descriptor of which `reserve` is a duplicate.
+    /// Descriptor from which `reserve` is duplicated.
     private let original: Int32
     /// Monotonic time, in nanoseconds, at which the loop watches the listeners again; 0 while it watches them.
     private var restsUntil: UInt64 = 0
@@ -68,7 +68,7 @@ struct Listeners {
         do throws(SystemError) { try watch(by: epoll) } catch { rest(epoll, now: now) }
     }
 
-    /// Monotonic time, in nanoseconds, at which the rest ends; `.max` without a rest.
+    /// Monotonic time, in nanoseconds, at which the loop watches the listeners again; `.max` if it watches them now.
     var nextDuty: UInt64 { restsUntil > 0 ? restsUntil : .max }
 
     /// True if a refused connection should be logged: at most once per `Limits.troubleReminderInterval`.

@@ -5,7 +5,7 @@ import System
 /// times are monotonic, in nanoseconds.
 final class LoopClock {
     let source: any TimeSource
-    /// Time at which the present turn began handling events.
+    /// Time at which the present turn began to handle events.
     private(set) var now: UInt64
     /// Time of the last turn that saw all pending events. Input read in this turn arrived later, unless the loop had
     /// left it in the socket.
@@ -34,11 +34,11 @@ final class LoopClock {
         return overflow ? .max : time
     }
 
-    /// Earliest time of a timer or sweep; `.max` if there is none.
+    /// Earliest time at which a timer or sweep is due; `.max` if there is none.
     var nextDuty: UInt64 { min(timers.nextDeadline ?? .max, sweeps.next) }
 
-    /// Returns the milliseconds from now until a time. Reads the clock again, because `now` is the time at which the
-    /// turn began.
+    /// Returns the number of milliseconds from now until a time. Reads the clock again, because `now` is the time at
+    /// which the turn began.
     func milliseconds(until time: UInt64) -> Int32 {
         let now = source.monotonicNanoseconds()
         // Rounded up: a loop that wakes too early would have to wait a second time.

@@ -19,7 +19,7 @@ final class Outboxes {
     /// Seats for which output was queued since the last `takeSent`, once `recordSent` has started the recording.
     private let sentSeats = PlainArray<UInt32>()
     private var recordsSent = false
-    /// Largest number of bytes queued for one connection in this turn.
+    /// Largest number of bytes that this turn has queued for one connection.
     private(set) var largestBytes = 0
 
     init() { links.append(Link(piece: 0, next: 0, continues: false)) }
@@ -94,7 +94,7 @@ final class Outboxes {
 
     // MARK: Lists
 
-    /// True if both lists have the same pieces.
+    /// True if both lists (given by their first links) have the same pieces.
     func areEqual(_ left: UInt32, _ right: UInt32) -> Bool {
         var (left, right) = (left, right)
         while left != 0, right != 0 {
@@ -121,7 +121,7 @@ final class Outboxes {
         return link
     }
 
-    /// Moves a list to a backlog, which then retains the memory of the pieces. Leaves out the first `sent` bytes.
+    /// Moves a list of pieces to a backlog, which then retains their memory. Leaves out the first `sent` bytes.
     func move(_ first: UInt32, skipping sent: Int, to backlog: Backlog) {
         var link = first
         var skip = sent

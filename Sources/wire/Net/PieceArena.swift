@@ -13,7 +13,7 @@ public struct Piece: Sendable, Equatable {
 /// neighbours in memory, so one call can send them together without a copy.
 @safe
 final class PieceArena {
-    /// Range of bytes in a chunk.
+    /// Range of bytes in a chunk of memory.
     struct Extent {
         var chunk: UInt32
         var offset: UInt32
@@ -25,7 +25,7 @@ final class PieceArena {
         /// Memory of the chunk; nil if this element of `chunks` is not in use.
         var base: UnsafeMutableRawPointer?
         var capacity: Int
-        /// Number of backlog entries whose bytes lie in the chunk.
+        /// Number of backlog entries whose bytes lie in the chunk. While there are some, the chunk is not freed.
         var retains = 0
         /// True if pieces of this turn lie in the chunk, or if the next pieces will be written to it.
         var isInTurn = false
@@ -41,7 +41,7 @@ final class PieceArena {
     private var ofThisTurn: [UInt32] = []
     /// Index of the chunk to which the next piece is written; nil if there is none yet.
     private var current: UInt32?
-    /// Number of bytes used in the chunk `current`.
+    /// Number of bytes used in the chunk with index `current`.
     private var used = 0
     private let pieces = PlainArray<Extent>(capacity: 256)
     /// Number of bytes of all chunks except the spare ones.
@@ -78,7 +78,7 @@ final class PieceArena {
         return piece
     }
 
-    /// Returns the range of a piece.
+    /// Returns the range of memory in which a piece lies.
     @inline(__always)
     func extent(of piece: UInt32) -> Extent { pieces[Int(piece)] }
 

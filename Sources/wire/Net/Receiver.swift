@@ -45,7 +45,7 @@ final class Receiver {
         return unsafe receive(seat, into: area.room(behind: kept), behind: kept, from: area.base)
     }
 
-    /// Reads directly after the kept input, which is too large to copy.
+    /// Reads new input into the memory directly after the kept input, which is too large to copy.
     private func receiveBehindInput(_ seat: Int) -> Outcome {
         connections.changeInput(seat) { $0.growForMore() }
         let input = connections.table[seat].input
@@ -86,7 +86,7 @@ final class Receiver {
         return transfer
     }
 
-    /// Discards input. Returns false if the peer will send no more.
+    /// Reads and discards input of a connection. Returns false if the peer will send no more.
     func discard(_ seat: Int) -> Bool {
         // SAFETY: the area outlives the call; nobody looks at the bytes.
         switch unsafe StreamSocket.receive(connections.table[seat].descriptor, into: area.room(behind: 0)) {
@@ -126,7 +126,7 @@ final class ReadArea {
         self.byteCount = byteCount
     }
 
-    /// Returns the memory after the first `used` bytes.
+    /// Returns the buffer's memory after its first `used` bytes.
     func room(behind used: Int) -> UnsafeMutableRawBufferPointer {
         precondition(used >= 0 && used < byteCount, "what is kept in the area leaves room")
         // SAFETY: `used` is less than the area.

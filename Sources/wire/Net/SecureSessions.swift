@@ -29,7 +29,7 @@ struct SecureSessions {
 
     subscript(index: UInt32) -> Secured? { all[Int(index)] }
 
-    /// Adds a session. Returns its index.
+    /// Adds a TLS session. Returns its index.
     mutating func add(_ session: Secured) -> UInt32 {
         guard let index = free.popLast() else {
             all.append(session)
@@ -52,8 +52,8 @@ struct Secured {
     let session: TLSSession
     let peer: PeerAddress
 
-    /// Reads bytes until `room` is full or no more are available. `mayHoldMore` is true if the session may still hold
-    /// bytes, or an end or error, that no event of the socket will announce.
+    /// Reads decrypted bytes until `room` is full or no more are available. `mayHoldMore` is true if the session may
+    /// still hold bytes, or an end or error, that no event of the socket will announce.
     func receive(into room: UnsafeMutableRawBufferPointer) -> (Transfer, mayHoldMore: Bool) {
         var filled = 0
         while filled < room.count {

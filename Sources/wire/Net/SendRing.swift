@@ -6,16 +6,16 @@ import System
 /// Sender that serves many connections with one call to the kernel. It needs io_uring and the permission to use it.
 ///
 /// A batch is prepared, submitted and awaited as a whole. No send outlives `submit`, and no send waits in the kernel:
-/// if a socket is full, the kernel reports that at once, as for a plain send.
+/// if a socket is full, the kernel reports that immediately, as for a plain send.
 @safe
 final class SendRing {
     struct Send: BitwiseCopyable {
         var seat: UInt32
-        /// First link of the list that is sent.
+        /// First link of the list of pieces that is sent.
         var first: UInt32
-        /// Link that follows the gathered bytes; 0 if they reach the end of the list.
+        /// Link that follows the gathered pieces; 0 if they reach the end of the list.
         var next: UInt32
-        /// Number of gathered bytes.
+        /// Number of bytes that were gathered for the send.
         var byteCount: Int
         /// Number of bytes that the kernel took, or a negated errno. Valid after `submit`.
         var outcome: Int32
@@ -25,7 +25,7 @@ final class SendRing {
     private let messages: UnsafeMutablePointer<msghdr>
     let sends = PlainArray<Send>(capacity: Limits.ringBatch)
 
-    /// Opens a ring. Throws if the kernel has no io_uring or denies its use.
+    /// Opens an io_uring. Throws if the kernel has no io_uring or denies its use.
     init() throws(SystemError) {
         // SAFETY: zeroed memory that `tw_ring_open` fills; freed here or in `deinit`.
         let ring = UnsafeMutablePointer<io_uring>.allocate(capacity: 1)
@@ -45,7 +45,8 @@ final class SendRing {
         unsafe messages.initialize(repeating: msghdr(), count: Limits.ringBatch)
     }
 
-    /// Opens the ring that a loop uses. Returns nil if the loop sends with one call per connection.
+    /// Opens the ring that a loop uses for the given backend. Returns nil if the loop sends with one call per
+    /// connection.
     static func open(for backend: SocketSettings.Backend) throws(SystemError) -> SendRing? {
         guard backend != .epoll else { return nil }
         do throws(SystemError) {

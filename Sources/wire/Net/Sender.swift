@@ -6,7 +6,7 @@ final class Sender {
     private let connections: Connections
     private let outboxes: Outboxes
     private let batch = Gather(ranges: 4096, scratchBytes: 1 << 20)
-    /// First link of the list that `batch` contains completely; 0 for none.
+    /// First link of the list of pieces that `batch` contains completely; 0 for none.
     private var batchedList: UInt32 = 0
     /// io_uring ring; nil if each connection is sent to with a call of its own.
     private let ring: SendRing?
@@ -25,13 +25,13 @@ final class Sender {
         return sentBytes
     }
 
-    /// Ends a turn, after which its lists are invalid.
+    /// Ends a turn, after which its lists of pieces are invalid.
     func endTurn() { batchedList = 0 }
 
     // MARK: One connection
 
-    /// Sends a connection's list: now, or with the ring's next call. If the connection is blocked, appends the list to
-    /// its backlog.
+    /// Sends a connection's list of pieces: now, or with the ring's next call. If the connection is blocked, appends
+    /// the list to its backlog.
     func flush(_ list: UInt32, _ seat: Int) {
         let table = connections.table
         if table[seat].backlog != 0 {
@@ -97,7 +97,7 @@ final class Sender {
 
     // MARK: Many connections with the ring
 
-    /// True if the ring must send its present batch before it can accept another list.
+    /// True if the ring must send its present batch before it can accept another list of pieces.
     private func mustSendRing(_ ring: SendRing, before list: UInt32) -> Bool {
         guard !ring.sends.isEmpty else { return false }
         return ring.isFull || !batch.hasRoom && !isBatched(list)
@@ -117,7 +117,7 @@ final class Sender {
         ring.add(send, descriptor, batch)
     }
 
-    /// Sends the ring's batch and handles the outcomes.
+    /// Sends the ring's batch and acts on the outcome of each send.
     func sendRing() {
         guard let ring, !ring.sends.isEmpty else { return }
         ring.submit()
@@ -147,7 +147,7 @@ final class Sender {
 
     // MARK: TLS
 
-    /// Sends a list in TLS records. Small pieces share a record; a large piece continues in the next one.
+    /// Sends a list of pieces in TLS records. Small pieces share a record; a large piece continues in the next one.
     private func send(
         _ list: UInt32, _ seat: Int, by session: TLSSession
     ) {

@@ -3,7 +3,7 @@ import System
 /// Identity of one connection on one loop. The loop ignores calls with the identity of an ended connection.
 public struct ConnectionID: Hashable, Sendable, BitwiseCopyable {
     public let seat: UInt32
-    /// Number that distinguishes the successive connections of one seat.
+    /// Number that distinguishes this connection from earlier ones in the same seat (index in the loop's table).
     public let generation: UInt32
 
     public init(seat: UInt32, generation: UInt32) {
@@ -34,10 +34,10 @@ public enum ConnectionEnd: Sendable, Equatable, BitwiseCopyable {
     case stopped
 }
 
-/// Owner of the connections' meaning: it receives the bytes that a loop reads and queues the output. The loop makes all
-/// calls on its own thread, one after the other, never nested.
+/// Receiver of everything that happens on a loop's connections: it interprets the bytes that the loop reads, and queues
+/// output. The loop makes all calls on its own thread, one after the other, never nested.
 public protocol SocketApplication: AnyObject {
-    /// Receives the loop. This is the first call.
+    /// Receives the loop that the application will use. This is the first call.
     func started(on loop: SocketLoop)
 
     /// Called when a connection is ready, after its TLS handshake if there is one.

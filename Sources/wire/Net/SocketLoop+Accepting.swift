@@ -4,7 +4,7 @@ import System
 
 /// Acceptance of new connections, their TLS handshakes, and refusals when descriptors or memory are short.
 extension SocketLoop {
-    /// Stops accepting. Accepts the connections that already wait. The kernel refuses later ones.
+    /// Stops accepting connections after those that already wait. The kernel refuses later ones.
     public func stopAccepting() {
         for index in listeners.descriptors.indices { acceptBatch(index) }
         listeners.close()
@@ -85,7 +85,7 @@ extension SocketLoop {
         connections.end(seat, .tlsFailed, byReset: false)
     }
 
-    /// Counts every refusal, and logs one from time to time. Failed handshakes are only counted.
+    /// Counts a refused connection, and logs one from time to time. Failed handshakes are only counted.
     private func refuse(_ reason: ProcessMetrics.RefusalReason, _ code: Int32) {
         metrics.connectionsRefused[reason].add()
         guard reason != .handshake, listeners.isRefusalWorthALine(now: now) else { return }

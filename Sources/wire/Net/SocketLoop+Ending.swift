@@ -1,7 +1,7 @@
 import Diagnostics
 import System
 
-/// Ends of connections: after a flush, at once, for slowness, for overdue input.
+/// Ends of connections: after a flush, immediately, for slowness, for overdue input.
 extension SocketLoop {
     /// Stops reading, sends the queued output, then closes the connection. Resets the connection if the peer has not
     /// taken the output within the given time.
@@ -10,7 +10,7 @@ extension SocketLoop {
         startClosing(seat, table[seat].has(.hasFallenBehind) ? .fellBehind : .closedHere, within: within)
     }
 
-    /// Resets the connection at once and drops its queued output.
+    /// Resets the connection immediately and drops its queued output.
     public func abort(_ connection: ConnectionID) {
         if let seat = table.seat(of: connection) { connections.end(seat, .closedHere, byReset: true) }
     }
@@ -27,7 +27,7 @@ extension SocketLoop {
         if table[seat].isLive { outboxes.putInQueue(seat, &table[seat]) }
     }
 
-    /// Ends a connection whose deadline has passed.
+    /// Ends the connection in this seat, whose deadline has passed.
     func timeIsUp(_ seat: Int) {
         let reason = table[seat].end
         switch table[seat].stage {

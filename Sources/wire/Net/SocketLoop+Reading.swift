@@ -42,7 +42,7 @@ extension SocketLoop {
         }
     }
 
-    /// Passes all input to the application and keeps the bytes that the application does not consume.
+    /// Passes all input of a connection to the application and keeps the bytes that the application does not consume.
     private func show(_ seat: Int, _ start: UnsafeMutableRawPointer, _ count: Int) {
         // SAFETY: as above.
         guard table[seat].input.endsWait(with: count) else { return unsafe keep(seat, start, count, from: 0) }
@@ -66,7 +66,8 @@ extension SocketLoop {
 
     // MARK: Again
 
-    /// Stops reading until `resumeReading`. The peer notices it only when the kernel's buffers are full.
+    /// Stops reading from the connection until `resumeReading`. The peer notices it only when the kernel's buffers are
+    /// full.
     public func pauseReading(_ connection: ConnectionID) {
         guard let seat = connections.openSeat(of: connection) else { return }
         table[seat].set(.readingIsPaused)
@@ -74,8 +75,8 @@ extension SocketLoop {
         connections.watch(seat)
     }
 
-    /// Resumes reading, and passes unconsumed bytes to the application again, even without new input. Returns false if
-    /// reading was not paused.
+    /// Resumes reading from the connection, and passes unconsumed bytes to the application again, even without new
+    /// input. Returns false if reading was not paused.
     @discardableResult
     public func resumeReading(_ connection: ConnectionID) -> Bool {
         guard let seat = table.seat(of: connection), table[seat].clear(.readingIsPaused) else { return false }
@@ -86,7 +87,7 @@ extension SocketLoop {
         return true
     }
 
-    /// Postpones the call of `received` until there are `count` bytes of input, or the receive limit is reached.
+    /// Makes the loop call `received` only when there are `count` bytes of input, or the receive limit is reached.
     public func awaitBytes(_ count: Int, for connection: ConnectionID) {
         if let seat = table.seat(of: connection) { table[seat].input.await(count) }
     }
@@ -106,8 +107,8 @@ extension SocketLoop {
         }
     }
 
-    /// Returns a monotonic time, in nanoseconds, after which the peer certainly sent something; 0 if unknown. Input
-    /// that a stalled loop reads late does not count, because its peer may have disconnected long ago.
+    /// Returns a monotonic time, in nanoseconds, after which the peer certainly sent something; 0 if no such time is
+    /// known. Input that a stalled loop reads late does not count, because its peer may have disconnected long ago.
     public func certainlySentAfter(_ connection: ConnectionID) -> UInt64 {
         table.seat(of: connection).map { table[$0].activity.certainlySentAfter } ?? 0
     }

@@ -21,16 +21,16 @@ extension SocketLoop {
         outboxes.arena.add(head, body, tail)
     }
 
-    /// Queues a piece. With `continues` the piece belongs to the same frame as the piece queued before it in the same
-    /// turn. The loop drops only whole frames from a queue.
+    /// Queues a piece for a connection. With `continues` the piece belongs to the same frame as the piece queued before
+    /// it in the same turn. The loop drops only whole frames from a queue.
     public func send(_ piece: Piece, to connection: ConnectionID, continues: Bool = false) {
         precondition(outboxes.arena.isValid(piece), "a piece is valid in the turn that it was shared in")
         guard let seat = connections.openSeat(of: connection) else { return }
         outboxes.queue(piece.index, for: seat, &table[seat], continues: continues)
     }
 
-    /// Queues a copy of bytes for one connection. With `continues` they belong to the same frame as the piece queued
-    /// before.
+    /// Queues a copy of the bytes for one connection. With `continues` they belong to the same frame as the piece
+    /// queued before.
     public func send(_ bytes: RawSpan, to connection: ConnectionID, continues: Bool = false) {
         guard let seat = connections.openSeat(of: connection) else { return }
         outboxes.queue(outboxes.arena.add(bytes).index, for: seat, &table[seat], continues: continues)
@@ -68,8 +68,8 @@ extension SocketLoop {
         outboxes.finishFlush()
     }
 
-    /// Handles input in the middle of a flush. Does nothing if the pieces of this turn already use much memory:
-    /// handling input would keep them longer.
+    /// Reads and handles input in the middle of a flush. Does nothing if the pieces of this turn already use much
+    /// memory: handling input would keep them longer.
     private func readBetweenSends() {
         guard turnPieceBytes < Limits.turnPieceBytes else { return }
         let count = connections.epoll.wait(milliseconds: 0)

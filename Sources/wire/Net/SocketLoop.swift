@@ -22,7 +22,7 @@ public final class SocketLoop {
     let metrics: ProcessMetrics
     var listeners: Listeners
     var counts = SocketCounts()
-    /// Receiver of the output for connections without a socket; nil if there are none.
+    /// Receiver of the output for simulated connections, which have no socket; nil if there are none.
     var witness: (any FrameWitness)?
 
     public var index: Int { control.index }
@@ -81,7 +81,7 @@ public final class SocketLoop {
 
     var hasMoreToDo: Bool { clock.isBusy || receiver.hasMore }
 
-    /// Monotonic time, in nanoseconds, of the next work that needs no event; nil if there is none.
+    /// Monotonic time, in nanoseconds, at which a timer or sweep is next due; nil if there is none.
     var nextDuty: UInt64? {
         let duty = min(clock.nextDuty, listeners.nextDuty)
         return duty < .max ? duty : nil

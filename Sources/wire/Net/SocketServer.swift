@@ -3,7 +3,7 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Index of a loop, and commands that other threads may give to the loop.
+/// Index of a loop, with the commands that other threads may give to it.
 final class LoopControl: Sendable {
     let index: Int
     let bell: Wake

@@ -22,7 +22,7 @@ public final class SteppedLoop {
         return loop.hasMoreToDo
     }
 
-    /// Monotonic time, in nanoseconds, of the next work that needs no event; nil if there is none.
+    /// Monotonic time, in nanoseconds, at which a timer or sweep is next due; nil if there is none.
     public var nextDuty: UInt64? { loop.nextDuty }
 
     /// Adds a new connection, as if the loop had accepted it. The loop closes the descriptor.

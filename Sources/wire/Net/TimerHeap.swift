@@ -14,7 +14,7 @@ struct TimerHeap {
     private struct Timer {
         var token: UInt64
         var generation: UInt32
-        /// Position in the heap; -1 if the timer is not running.
+        /// Index of the timer in the heap; -1 if the timer is not running.
         var place: Int32
     }
 

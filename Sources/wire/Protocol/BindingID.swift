@@ -11,7 +11,8 @@ enum BindingID {
         return id == 0 ? 1 : id
     }
 
-    /// Recurses no deeper than the scanner's limit, which is small.
+    /// Returns the hash of the value that begins with the token. Recurses no deeper than the scanner's limit, which is
+    /// small.
     private static func hash(of token: JSONToken, _ scanner: inout JSONScanner) throws(ByteError) -> UInt64 {
         switch token {
         case .beginObject: return try object(&scanner)

@@ -5,10 +5,10 @@ public struct BatchedMessage: Sendable, Hashable {
     /// Topic without the prefix `realtime:`.
     public let topic: [UInt8]
     public let event: [UInt8]
-    /// Range, in the body, of the payload, which is a JSON object.
+    /// Range of the payload in the request's body. The payload is a JSON object.
     public let payload: Range<Int>
     public let isPrivate: Bool
-    /// UUID in lower case, or empty.
+    /// Id of the message: a UUID in lower case, or empty.
     public let id: [UInt8]
 }
 
@@ -16,7 +16,7 @@ public struct BatchedMessage: Sendable, Hashable {
 public enum BatchError: Error, Sendable, Hashable {
     /// The body is not JSON. The hub answers with status 400.
     case malformed
-    /// The batch has more messages than the hub accepts at once. The hub answers with `BroadcastAnswer.batchTooLarge`.
+    /// The batch has more messages than the hub accepts in one batch. The hub answers with `BroadcastAnswer.batchTooLarge`.
     case tooMany
     /// Some messages are invalid. The hub answers with status 422 and `body`, which names the errors.
     case invalid(body: [UInt8])
@@ -49,7 +49,7 @@ private struct BatchReader: ~Copyable {
     private(set) var isTooLong = false
     private var list = List.absent
     private var hasFaultyMessage = false
-    /// Errors: one JSON object per message, separated by commas, without the enclosing brackets.
+    /// Errors as text: one JSON object per message, separated by commas, without the enclosing brackets.
     private var faults = ByteWriter()
     private var count = 0
     private let maximumMessages: Int
@@ -135,7 +135,7 @@ private struct BatchReader: ~Copyable {
 
 /// Message whose members are still being read. It lists its errors in the order of the members' names.
 private struct MessageDraft {
-    /// Value given for a member.
+    /// Value that the message gives for one of its members.
     enum Field<Value> {
         case blank, invalid
         case given(Value)
@@ -151,7 +151,7 @@ private struct MessageDraft {
     private var isPrivate = Field<Bool>.blank
     private var topic = Field<[UInt8]>.blank
 
-    /// Message with the members read so far; nil if a required member is missing.
+    /// Broadcast with the members read so far; nil if a required member is missing or invalid.
     var message: BatchedMessage? {
         guard let topic = topic.value, let event = event.value, let payload = payload.value else { return nil }
         return BatchedMessage(
@@ -216,7 +216,7 @@ private struct MessageDraft {
         }
     }
 
-    /// Returns a UUID of 36 hex digits and hyphens in lower case. Any other text is invalid.
+    /// Returns the field's UUID (36 hex digits and hyphens) in lower case. Any other text is invalid.
     private static func uuid(_ field: Field<[UInt8]>) -> Field<[UInt8]> {
         guard let text = field.value else { return field }
         guard text.count == 36 else { return .invalid }
@@ -231,7 +231,7 @@ private struct MessageDraft {
 
     // MARK: Faults
 
-    /// Writes the message's errors as a JSON object, which is empty if there are none.
+    /// Writes the errors of the message as a JSON object, which is empty if there are none.
     func appendFaults(maximumPayloadBytes: Int, to writer: inout ByteWriter) {
         writer.append(UInt8(ascii: "{"))
         var isFirst = true

@@ -33,7 +33,7 @@ public struct BindingParameters: Sendable, Hashable {
     public var table: String
     /// Filter as the client sent it; nil if there is none.
     public var filter: String?
-    /// Column names in the order in which the client sent them; empty means all columns.
+    /// Names of the columns to send, in the order in which the client sent them; empty means all columns.
     public var select: [String]
     /// Options beyond the protocol that apply to this binding only.
     public var options = ExtensionOptions()
@@ -74,9 +74,10 @@ public enum BindingError: Error, Sendable, Hashable {
 
 /// One element of `postgres_changes`: the requested subscription, and the entry that the join reply returns for it.
 public struct ChangeBinding: Sendable {
-    /// The client's object, byte for byte.
+    /// JSON object of the entry as the client sent it, byte for byte.
     public let verbatim: [UInt8]
-    /// Positive id below 2^31. Entries with the same parameters have the same id, whatever their order and white space.
+    /// Positive number below 2^31 that the join reply gives to the entry. Entries with the same parameters have the
+    /// same id, whatever their order and white space.
     public let id: UInt32
     public let parameters: Result<BindingParameters, BindingError>
 
@@ -118,7 +119,7 @@ public struct ChangeBinding: Sendable {
         parameters = .success(feed)
     }
 
-    /// Writes the client's object with the id as its last member.
+    /// Writes the client's entry with the id as its last member, for the join reply.
     public func appendReply(to writer: inout ByteWriter) {
         assert(verbatim.last == UInt8(ascii: "}"), "a reply repeats an object that a client sent")
         // SAFETY: any byte is a valid UInt8, and the span lives as long as `verbatim`.

@@ -3,7 +3,7 @@ import Change
 
 /// Reason why the hub sends a change without its row.
 public enum ChangeRefusal: Sendable, Hashable {
-    /// The role may not read the primary key.
+    /// The role of the subscribers may not read the primary key.
     case unauthorized
     case noPrimaryKey
 
@@ -129,7 +129,7 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Writes the body up to and including `"errors":`.
+    /// Writes the beginning of a change's body, up to and including `"errors":`.
     private static func appendHead(
         _ operation: Operation, _ view: borrowing ChangeView, _ commitTime: Int64, _ writer: inout ByteWriter
     ) {
@@ -146,7 +146,7 @@ public struct ChangeEncoder: Sendable {
         writer.append("\",\"errors\":")
     }
 
-    /// Writes the body of a change. Returns false if the body exceeds the limit.
+    /// Writes the body of a change. Returns false if the body exceeds the limit in bytes.
     private static func appendBody(
         _ change: borrowing Change, _ view: borrowing ChangeView, _ commitTime: Int64, limit: Int,
         _ writer: inout ByteWriter

@@ -12,10 +12,10 @@ public struct ChangeEnvelope: Sendable, Hashable {
         case record(FeedForm)
     }
 
-    /// Text before the body.
+    /// Text of the message or record before the body.
     public private(set) var prefix: [UInt8]
     private let kind: Kind
-    /// Further members of the object, as text that is written after the body.
+    /// Further members of the object around the body, as text that is written after the body.
     public private(set) var more: [UInt8] = []
 
     /// Makes the envelope of a message. `ids` are the ids of the channel's bindings that the change matches.
@@ -104,7 +104,7 @@ public struct ChangeEnvelope: Sendable, Hashable {
     /// Returns the length in bytes of a message whose body has `body` bytes.
     public func byteCount(around body: Int) -> Int { prefix.count + body + more.count + suffix.utf8CodeUnitCount }
 
-    /// Appends the text after the body.
+    /// Appends the text of the message or record after the body.
     public func appendEnd(to writer: inout ByteWriter) {
         writer.append(more)
         writer.append(suffix)

@@ -52,7 +52,7 @@ public struct ChangeView: Sendable {
     let structured: [ValueRendering]
     let text: [UInt8]
     let heads: Heads
-    /// Range of `"columns":[…]` in `text`.
+    /// Range of the member `"columns":[…]` in `text`.
     let columnList: Range<Int>
 
     /// Part of the old row that receivers get. The replica identity decides which columns of the old row exist at all.

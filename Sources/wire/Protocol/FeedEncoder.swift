@@ -7,8 +7,8 @@ public struct FeedEncoder {
 
     public init(_ format: FeedForm.Format) { self.format = format }
 
-    /// Writes the text before the first record. If `position` is nil, the client can resume only after a later record
-    /// with a position.
+    /// Writes the feed's text before the first record. If `position` is nil, the client can resume only after a later
+    /// record with a position.
     public func appendStart(at position: String?, to writer: inout ByteWriter) {
         switch format {
         case .page: writer.append("{\"events\":[")
@@ -41,7 +41,7 @@ public struct FeedEncoder {
         end(record.position, to: &writer)
     }
 
-    /// Writes the last record. `notes` are the messages that a page contains.
+    /// Writes the feed's last record. `notes` are the messages that a page contains.
     public func appendEnd(_ ending: FeedEnding, _ notes: [SystemRecord], to writer: inout ByteWriter) {
         switch format {
         case .page:
@@ -132,7 +132,7 @@ public struct FeedEnding: Sendable, Hashable {
 
     /// Position from which the client can resume; nil means the beginning of the log.
     public let position: String?
-    /// True if the log may already contain more changes.
+    /// True if the log may already contain more changes than the feed has sent.
     public let hasMore: Bool
     /// Reason why the feed ended early; nil if it ended as requested.
     public let reason: Reason?

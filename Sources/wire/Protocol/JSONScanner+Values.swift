@@ -1,7 +1,7 @@
 import Bytes
 
 extension JSONScanner {
-    /// Returns the next token. Throws the error type of this module.
+    /// Returns the next token. Throws this module's error type instead of the scanner's.
     @_lifetime(self: copy self)
     mutating func token() throws(MessageError) -> JSONToken {
         do throws(ByteError) {

@@ -60,7 +60,7 @@ public struct JoinRequest: Sendable {
         bindings = feed.enumerated().map { ChangeBinding(feed: $1, id: UInt32($0) + 1) }
     }
 
-    /// Takes the socket's options for those that the join does not set.
+    /// Fills in the options that the join does not set from `wider`, the options of the socket.
     public mutating func inherit(_ wider: ExtensionOptions) { options = options.over(wider) }
 
     /// Messages for the client about options, events or filter values in its join that look like mistakes.

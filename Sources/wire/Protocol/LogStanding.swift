@@ -17,7 +17,7 @@ public struct LogStanding: Sendable {
     /// Position after which the channel gets changes. Nil if the log has not begun yet: the hub then sends the position
     /// later.
     public let position: String?
-    /// Success of the resume, or the reason why it is impossible. Nil if the client did not ask to resume.
+    /// Success of the resume, or the reason why the resume is impossible. Nil if the client did not ask to resume.
     public let recovery: Result<Void, Refusal>?
 
     public init(position: String?, recovery: Result<Void, Refusal>?) {

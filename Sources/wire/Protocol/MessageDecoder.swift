@@ -139,7 +139,8 @@ public struct MessageDecoder: ~Copyable {
         return start..<text.count
     }
 
-    /// Copies the token unchanged, with its quotes, because the hub repeats it to the client byte for byte.
+    /// Copies a ref's token unchanged, with its quotes, because the hub repeats it to the client byte for byte. Returns
+    /// its range in `text`.
     private mutating func ref(
         _ part: MessagePart, _ token: JSONToken, _ scanner: borrowing JSONScanner
     ) throws(MessageError) -> Range<Int> {

@@ -6,7 +6,7 @@ public enum PresenceRequest: Sendable, Hashable {
     /// object.
     case track(Range<Int>)
     case untrack
-    /// The message names no event. The hub answers ok and does not count the message.
+    /// The presence message names no event. The hub answers ok and does not count the message.
     case nothing
     /// The tracked value is not an object. The hub answers with `PresenceRequest.notAnObjectReason`.
     case payloadNotAnObject

@@ -2,10 +2,10 @@ import Bytes
 
 /// Request for old broadcasts in a join (`config.broadcast.replay`).
 public enum ReplayDemand: Sendable, Hashable {
-    /// The key is absent.
+    /// The key `replay` is absent.
     case none
-    /// The value is not an object. The hub ignores it on a private channel. On a public channel it refuses the join, as
-    /// for any other value.
+    /// The value of the key `replay` is not an object. The hub ignores it on a private channel. On a public channel it
+    /// refuses the join, as for any other value.
     case ignored
     /// The object is not a valid request. The hub refuses the join with `ReplayDemand.invalidReason`.
     case invalid
@@ -14,8 +14,8 @@ public enum ReplayDemand: Sendable, Hashable {
     public static let invalidReason: StaticString = "UnableToReplayMessages: Replay params are not valid"
     public static let publicReason: StaticString = "UnableToReplayMessages: Replay is not allowed for public channels"
 
-    /// True if the key is present, with any value. The hub then refuses a public channel, unless the project allows
-    /// replay in public channels.
+    /// True if the key `replay` is present, with any value. The hub then refuses a public channel, unless the project
+    /// allows replay in public channels.
     public var isThere: Bool { self != .none }
 
     /// Reads the request from `json`, which must be exactly one valid JSON value.
@@ -89,7 +89,7 @@ private struct ReplayMembers {
     var since = Member.absent
     var limit = Member.absent
 
-    /// Reads the members; nil if the JSON is not an object.
+    /// Reads the members of a replay request; nil if the JSON is not an object.
     init?(_ json: RawSpan) {
         do throws(MessageError) {
             var scanner = JSONScanner(json, maximumDepth: JSONScanner.deepest)

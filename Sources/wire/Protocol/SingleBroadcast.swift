@@ -15,7 +15,8 @@ public enum SingleBroadcast: Sendable, Hashable {
     /// A body of an unknown type. The hub answers with `BroadcastAnswer.unsupportedMediaType`.
     case unsupportedMediaType
 
-    /// Reads the body. `contentType` is the value of that header; nil if the request has none.
+    /// Determines the kind of a body. `contentType` is the value of the header `Content-Type`; nil if the request has
+    /// none.
     public init(contentType: String?, body: RawSpan) {
         guard let contentType else {
             self = .empty
@@ -76,8 +77,8 @@ public struct BroadcastAnswer: Sendable {
     public static let unauthorized = BroadcastAnswer(401, #"{"message":"Unauthorized"}"#)
     public static let unknownTenant = BroadcastAnswer(401, #"{"message":"Tenant not found in database"}"#)
     public static let suspended = BroadcastAnswer(403, #"{"message":"Tenant is suspended"}"#)
-    /// Answer for a sender without the right to send, for single broadcasts only. From a batch the hub leaves out such
-    /// messages.
+    /// Answer for a sender without the right to send to the topic, for single broadcasts only. From a batch the hub
+    /// leaves out such messages.
     public static let forbidden = BroadcastAnswer(403, #"{"message":"Unauthorized"}"#)
     public static let unsupportedMediaType = BroadcastAnswer(
         415, #"{"error":"Unsupported Media Type. Use application/json or application/octet-stream"}"#)

@@ -30,7 +30,7 @@ struct FrameHeader {
     let isFinal: Bool
     /// Bit RSV1, which is set only in the first frame of a compressed message (RFC 7692 §6).
     let isCompressed: Bool
-    /// Mask, with its first byte as the lowest; 0 if the frame is not masked.
+    /// Mask of the payload, with its first byte as the lowest; 0 if the frame is not masked.
     let mask: UInt32
     let headerBytes: Int
     let payloadBytes: Int

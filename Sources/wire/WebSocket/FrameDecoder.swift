@@ -41,7 +41,7 @@ public struct FrameDecoder: ~Copyable {
     private let maximumMessageBytes: UInt32
     private let maximumFragments: UInt32
     private var fragments: UInt32 = 0
-    /// Number of payload bytes of the current frame that are unmasked and, if required, validated.
+    /// Number of payload bytes of the current frame that are unmasked already and, if required, validated.
     private var opened: UInt32 = 0
     private let expectsMask: Bool
     private let allowsCompression: Bool
@@ -197,7 +197,7 @@ extension FrameDecoder {
         return Int(length)
     }
 
-    /// Checks the size before the payload arrives, so that the hub never waits for a message that it will refuse.
+    /// Checks a frame's size before the payload arrives, so that the hub never waits for a message that it will refuse.
     private func checkSize(_ payloadBytes: Int, _ opcode: Opcode) throws(FrameViolation) {
         let before = opcode == .continuation ? Self.count(of: assembled) : 0
         guard payloadBytes <= Int(maximumMessageBytes) - before else { throw .messageTooLarge }
@@ -220,7 +220,7 @@ extension FrameDecoder {
 // MARK: Data frames
 
 extension FrameDecoder {
-    /// Unmasks the payload bytes that are new since the last call. Validates them as text if required.
+    /// Unmasks the payload bytes of a frame that are new since the last call. Validates them as text if required.
     private mutating func open(
         _ header: FrameHeader, in bytes: inout MutableRawSpan, from start: Int
     ) throws(FrameViolation) {

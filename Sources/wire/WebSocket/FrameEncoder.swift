@@ -3,7 +3,7 @@ import Bytes
 /// Writer of a server's frames. They are never masked and never fragmented, so the same bytes can be sent to every
 /// subscriber.
 public enum FrameEncoder {
-    /// Appends the header alone, for callers that send the payload separately.
+    /// Appends the header of a message's only frame, for callers that send the payload separately.
     public static func appendHeader(
         _ kind: MessageKind, payloadBytes: Int, isCompressed: Bool = false, to writer: inout ByteWriter
     ) {

@@ -7,7 +7,8 @@ public enum FrameEvent: Equatable, Sendable {
     /// A ping, which requires a pong with the same payload.
     case ping(Range<Int>)
     case pong(Range<Int>)
-    /// The peer's last frame. The range holds its reason, which is valid text. The code is nil if the frame was empty.
+    /// The peer's last frame. `reason` is the range of its reason, which is valid text. The code is nil if the frame
+    /// was empty.
     case close(CloseCode?, reason: Range<Int>)
     /// The peer violates the protocol. The caller answers with a close frame and reads nothing more.
     case violation(FrameViolation)

@@ -1,7 +1,7 @@
 /// Host and port of a request (RFC 3986 §3.2). They are taken from the request's target, otherwise from its Host
 /// header. No other code of the hub parses a host.
 public struct HTTPAuthority: Equatable, Sendable {
-    /// Text as it was received.
+    /// Host and port as received, in one text.
     public let text: String
     /// First label of the host name, in lower case; nil if the host is an IP address.
     public let label: String?
@@ -16,7 +16,7 @@ public struct HTTPAuthority: Equatable, Sendable {
         label = Self.isAddress(host) ? nil : Self.firstLabel(host)
     }
 
-    /// Returns the host, with the brackets of an IPv6 address. Nil if the text after it is not a port.
+    /// Returns the host from the text, with the brackets of an IPv6 address. Nil if the text after it is not a port.
     private static func host(_ bytes: [UInt8]) -> ArraySlice<UInt8>? {
         let end: Int
         if bytes.first == UInt8(ascii: "[") {

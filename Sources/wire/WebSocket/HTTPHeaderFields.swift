@@ -12,7 +12,7 @@ struct HTTPHeaderFields {
 
     func first(_ name: String) -> String? { fields.first { $0.name == name }?.value }
 
-    /// Reads one header line, without its line break.
+    /// Reads one header line, given without its line break, and adds its field.
     mutating func read(_ line: RawSpan, maximum: Int) throws(HTTPRefusal) {
         guard !HTTPSyntax.isBlank(line.byte(0)) else {
             // RFC 9112 §5.2: a header continued on the next line can hide a header from another server.
@@ -64,8 +64,8 @@ struct HTTPHeaderFields {
         return authority ?? host
     }
 
-    /// Returns the body's length by RFC 9112 §6.3. Refuses a body with two lengths, because it allows request
-    /// smuggling.
+    /// Returns the length of the request's body by RFC 9112 §6.3. Refuses a body with two lengths, because it allows
+    /// request smuggling.
     func bodyLength(_ version: HTTPVersion) throws(HTTPRefusal) -> HTTPBodyLength {
         guard let coding = first("transfer-encoding") else { return .bytes(try contentLength()) }
         guard first("content-length") == nil else {

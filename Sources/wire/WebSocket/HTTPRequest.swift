@@ -1,8 +1,8 @@
 /// Limits of a request. A request above a limit is refused.
 public struct HTTPLimits: Sendable {
-    /// Bytes of the request line and the headers together.
+    /// Largest number of bytes of the request line and the headers together.
     public var maximumHeadBytes: Int
-    /// Bytes of path and query, still encoded.
+    /// Largest number of bytes of path and query, still encoded.
     public var maximumTargetBytes: Int
     public var maximumHeaders: Int
     public var maximumBodyBytes: Int
@@ -20,7 +20,7 @@ public enum HTTPVersion: Sendable {
     case http11
 }
 
-/// Information about the end of a request's body: its length, or that it is chunked.
+/// Way in which the end of a request's body is found: there is no body, its length is known, or it is chunked.
 public enum HTTPBodyLength: Equatable, Sendable {
     case bytes(Int)
     case chunked
@@ -70,7 +70,7 @@ public struct HTTPRequest: Equatable, Sendable {
         queryItems.last { $0.name == name }?.value
     }
 
-    /// True if the header is a list of tokens that contains `token`, in upper or lower case.
+    /// True if the header's value is a list of tokens that contains `token`, in upper or lower case.
     public func header(_ name: String, hasToken token: String) -> Bool {
         guard let value = header(name) else { return false }
         return HTTPSyntax.list(value).contains { HTTPSyntax.lowercased($0) == token }

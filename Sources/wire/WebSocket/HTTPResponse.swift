@@ -71,8 +71,8 @@ public struct HTTPResponse: Sendable {
         if !toHead, !status.hasNoBody { writer.append(body) }
     }
 
-    /// Appends the head of a response whose body follows in pieces and has no known length. Without chunks the end of
-    /// the connection ends the response.
+    /// Appends the head of a response whose body follows in pieces and has no known length. Without `inChunks`, the end
+    /// of the connection ends the response.
     public func appendStreamHead(to writer: inout ByteWriter, keepAlive: Bool, inChunks: Bool) {
         appendHead(to: &writer)
         if inChunks { writer.append("transfer-encoding: chunked\r\n") }

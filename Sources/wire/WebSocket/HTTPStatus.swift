@@ -47,6 +47,6 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
     /// Phrase of the status; empty if the table has none. Clients ignore the phrase.
     var phrase: StaticString { Self.phrases[rawValue] ?? "" }
 
-    /// True if the response ends with its head and states no length (RFC 9112 §6.3).
+    /// True if a response with this status ends with its head and states no length (RFC 9112 §6.3).
     var hasNoBody: Bool { rawValue < 200 || rawValue == 204 || rawValue == 304 }
 }

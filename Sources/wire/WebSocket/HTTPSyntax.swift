@@ -53,7 +53,7 @@ enum HTTPSyntax {
         return nil
     }
 
-    /// Returns the range of the text without blanks at both ends: without `OWS` of RFC 9110 §5.6.3.
+    /// Returns the range of the text without blanks (`OWS` of RFC 9110 §5.6.3) at both ends.
     static func trimmed(_ text: RawSpan) -> Range<Int> {
         var start = 0
         var end = text.byteCount
