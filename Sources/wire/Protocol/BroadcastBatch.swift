@@ -16,7 +16,8 @@ public struct BatchedMessage: Sendable, Hashable {
 public enum BatchError: Error, Sendable, Hashable {
     /// The body is not JSON. The hub answers with status 400.
     case malformed
-    /// The batch has more messages than the hub accepts in one batch. The hub answers with `BroadcastAnswer.batchTooLarge`.
+    /// The batch has more messages than the hub accepts in one batch. The hub answers with
+    /// `BroadcastAnswer.batchTooLarge`.
     case tooMany
     /// Some messages are invalid. The hub answers with status 422 and `body`, which names the errors.
     case invalid(body: [UInt8])
