@@ -40,7 +40,7 @@ public struct BoundedMemory<Key: Hashable, Value> {
     /// Result that a key without an entry gives: `mayBeForgotten` if entries were dropped, else `never`.
     public var ofAnything: Recollection { hasForgotten ? .mayBeForgotten : .never }
 
-    /// Removes the entry and returns what was stored for the key.
+    /// Removes the key's entry and returns what was stored for the key.
     @discardableResult
     public mutating func take(_ key: Key) -> Recollection {
         defer { if values.removeValue(forKey: key) != nil { order.removeAll { $0 == key } } }

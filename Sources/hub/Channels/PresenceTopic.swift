@@ -6,13 +6,13 @@ import Bytes
 /// can write both what members know and the next difference.
 struct PresenceTopic: Sendable {
     enum Standing: UInt8 {
-        /// Members have been sent the presence.
+        /// The topic's members have been sent the presence, which still exists.
         case told
-        /// The presence was added, and members have not been sent it.
+        /// The presence was added, and the topic's members have not been sent it.
         case coming
-        /// The presence was removed, and members have not been sent its removal.
+        /// The presence was removed, and the topic's members have not been sent its removal.
         case going
-        /// The presence was added and removed, and members have not been sent either.
+        /// The presence was added and removed, and the topic's members have been sent neither.
         case passing
     }
 
@@ -24,7 +24,7 @@ struct PresenceTopic: Sendable {
 
     let name: TopicName
     private(set) var entries: [Entry] = []
-    /// Number of presences that exist now.
+    /// Number of presences that the topic has now.
     private(set) var presentCount = 0
     /// True if a presence was added or removed since members were last sent a difference.
     private(set) var isChanged = false
@@ -108,7 +108,7 @@ struct PresenceTopic: Sendable {
         writer.append("}}")
     }
 
-    /// Appends, for each key, the presences with the given standing, followed by those that were added and removed.
+    /// Appends, for each key, the presences whose `Standing` is the given one, then those that were added and removed.
     private func append(_ standing: Standing, to writer: inout ByteWriter) {
         var isFirst = true
         var begin = 0

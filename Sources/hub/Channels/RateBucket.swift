@@ -39,7 +39,7 @@ public final class RateBucket: Sendable {
 
     public func isExhausted(at nanoseconds: UInt64) -> Bool { !fits(0, at: nanoseconds) }
 
-    /// True if the count can be taken without exceeding the limit.
+    /// True if this count can be taken from the bucket at the time without exceeding the limit.
     public func fits(_ count: Int, at nanoseconds: UInt64) -> Bool {
         guard !isUnlimited else { return true }
         let ahead = ahead(at: nanoseconds)
@@ -75,7 +75,7 @@ public final class RateBucket: Sendable {
 /// Use of a rate limit, and the limit, per second.
 public struct RateLevel: Sendable, Hashable {
     public let rolling: Int
-    /// Maximum per second; 0 means no limit.
+    /// Maximum rate per second; 0 means no limit.
     public let limit: Int
     public var remaining: Int { max(0, limit - rolling) }
 }

@@ -29,7 +29,7 @@ public struct ResumeRegistry: Sendable {
         public let mark: EventLogPosition
         /// True if the client may have missed something and the hub has not told it.
         public let owesLoss: Bool
-        /// Index of the client's entry from now on; nil if the registry has no room.
+        /// Index of the returning client's entry from now on; nil if the registry has no room.
         public let place: Place?
     }
 
@@ -67,7 +67,7 @@ public struct ResumeRegistry: Sendable {
         var hasOwnMark = false
         var owesLoss = false
         var loop: UInt16 = 0
-        /// Highest message number that the hub has received from the entry's client.
+        /// Highest message number (ref) that the hub has received from the entry's client.
         var lastRef: UInt32 = 0
         var key = ResumeKey(high: 0, low: 0)
         var mark = EventLogPosition(epoch: 0, offset: 0)

@@ -46,7 +46,7 @@ public struct SocketReceipt: Sendable {
         case none
         /// The client has acknowledged everything.
         case quiet
-        /// More was sent after the ping, so that another ping is due.
+        /// The client has acknowledged the ping. More was sent after it, so that another ping is due.
         case more
     }
 

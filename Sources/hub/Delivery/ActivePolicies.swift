@@ -134,7 +134,7 @@ struct ActivePolicies {
 
 /// Questions about one row, shared by the members of one node of the predicate index.
 struct NodeQuestions {
-    /// Verdict on the row by the filter that all members of the node share.
+    /// Verdict on the row by the filter that all members (bindings) of the node share.
     let verdict: Verdict
     /// Question to PostgreSQL about the filter; nil if the hub could decide the filter by itself.
     let filter: Question?

@@ -53,9 +53,9 @@ public struct Recipient: BitwiseCopyable {
     let manner: Manner
     /// Index of the channel's newest entry in `MatchedChannels`; valid for the change with the number `stamp`.
     var touch: UInt32 = 0
-    /// Offset of the position that the hub last sent to the client.
+    /// Log offset of the position that the hub last sent to the client.
     var toldAt: UInt64
-    /// Number of the change to which `touch` belongs.
+    /// Number (`ChangeMoment.number`) of the change to which `touch` belongs.
     var stamp: UInt64 = 0
 
     private static let none = UInt32.max
@@ -155,7 +155,7 @@ struct Audience {
     /// Records that the hub sends this offset to the client as its position.
     mutating func tell(_ listener: UInt32, at offset: UInt64) { recipients[Int(listener)].toldAt = offset }
 
-    /// Skips the changes before the offset, which the listener's channel already has.
+    /// Makes the listener's channel skip the changes before the offset, which it already has.
     mutating func skip(_ listener: UInt32, before offset: UInt64) {
         recipients[Int(listener)].since = max(recipients[Int(listener)].since, offset)
     }

@@ -6,9 +6,9 @@ import Policy
 
 /// Questions about rows that the indexes leave to PostgreSQL.
 extension PlacedBindings {
-    /// Result of asking PostgreSQL about a member.
+    /// Result of asking PostgreSQL if a member (binding) receives a change.
     enum Inquiry {
-        /// The change is not for the member.
+        /// The change is not for the member, so no question was necessary.
         case nobody
         case pending(PendingQuestion)
         /// The row lacks a value on which the decision depends, so PostgreSQL could not decide either.

@@ -104,7 +104,7 @@ struct ChangeMatches: ~Copyable {
 
     // MARK: A change
 
-    /// Number of changes in the group that was matched.
+    /// Number of changes in the group that was matched last.
     var count: Int { found.changeCount }
 
     /// True if some listener may receive the change. Rows that leave a view are not considered.

@@ -159,7 +159,7 @@ public struct ChangeRouter: ~Copyable {
         return try delivered + deliverMatches(judged, moment, on: sink)
     }
 
-    /// Records the listeners that see a column whose value is still absent.
+    /// Records a loss for the listeners that see a column whose value is still absent.
     private mutating func noteLacking(_ change: borrowing ReadableChange, _ moment: ChangeMoment) throws(ByteError) {
         guard let new = change.change.new else { return }
         var names: [String] = []
@@ -589,7 +589,7 @@ public struct ChangeRouter: ~Copyable {
         snapshots.begin(info, endingBefore: end, &bindings.audience)
     }
 
-    /// Returns the offset of the first change that is for the listener.
+    /// Returns the log offset from which changes are for the listener; nil if the listener was removed.
     func since(_ listener: UInt32) -> UInt64? { bindings.audience.recipient(listener)?.since }
 
     public mutating func forget(_ listener: UInt32) {

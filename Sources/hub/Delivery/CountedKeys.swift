@@ -26,7 +26,7 @@ struct CountedKeys {
         rowCount >= 0 && nullCount >= 0 && (key.map { counts[$0] ?? 0 } ?? 0) >= 0
     }
 
-    /// True if some row has the key.
+    /// True if some row of the membership has the key.
     func has(_ key: [UInt8]?) -> Bool {
         guard areKeyed else { return rowCount > 0 }
         return key.map { counts[$0] ?? 0 > 0 } ?? (nullCount > 0)

@@ -51,7 +51,7 @@ public struct HeldTable: Sendable, Hashable {
 public struct DeliveryLosses {
     /// Listeners that received an update without its unchanged values, because the log does not have these values.
     public let lacking: [UInt32]
-    /// Listeners with more waiting deliveries than the limit allows.
+    /// Listeners for whom more deliveries wait than the limit allows.
     public let overfull: [UInt32]
     /// Listeners that may have missed a change, because the hub could not find out if it was for them.
     public let unanswered: [UInt32]

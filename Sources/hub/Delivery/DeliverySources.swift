@@ -25,7 +25,7 @@ public struct LogSource: Sendable {
     }
 }
 
-/// Services that delivery asks. Each has its own threads.
+/// Services that answer questions of delivery, about the catalog, filters, policies and rows. Each has its own threads.
 public struct DeliveryAsking: Sendable {
     public let catalog: any CatalogSource
     public let filterEvaluator: any FilterEvaluating

@@ -11,7 +11,7 @@ extension Limits {
     /// Bytes of the log that a loop reads in one turn before it serves its sockets again. Larger turns are more
     /// efficient, because one system call then sends more frames, as long as a turn takes less than some milliseconds.
     static let turnLogBytes = 1 << 20
-    /// Deliveries that a loop queues in one turn before it serves its sockets again.
+    /// Maximum number of deliveries that a loop queues in one turn before it serves its sockets again.
     static let turnDeliveries = 250_000
     /// Divisor of a turn's bytes and deliveries for a catch-up, so that it hardly delays clients at the log's end.
     static let catchUpShare = 8
@@ -47,9 +47,9 @@ extension Limits {
     /// Memory that a remembered row uses besides its values, in bytes.
     static let recalledRowBytes = 96
 
-    /// Maximum number of rows for which the hub searches the log together.
+    /// Maximum number of rows for which one search of the log looks.
     static let recallBatchRows = 16_384
-    /// Bytes of later entries in which the hub looks for more rows to search.
+    /// Maximum number of bytes of later entries in which the hub looks for more rows that a search must find.
     static let recallAheadBytes = 4 << 20
 
     /// Bytes of the log that one search for rows may read. A row not found by then is unread: the hub tells the
@@ -66,7 +66,7 @@ extension Limits {
 
     // Work allowances of a loop for filters that it evaluates one by one. A step takes about half a nanosecond.
 
-    /// Steps of filter work for each change.
+    /// Steps of filter work that the allowance grants for each change.
     static let filterWorkOfChange = 200_000
     /// Steps of filter work for each connection and change, added to `filterWorkOfChange`. A condition takes some
     /// dozens; a search in a text of 5 KB takes some ten thousands.

@@ -48,7 +48,7 @@ struct EntryMessages: ~Copyable {
         met.add(broadcast, topic: message.topic, isPrivate: message.isPrivate, offset: offset)
     }
 
-    /// Removes and returns the gathered messages; nil if there are none.
+    /// Removes and returns the messages gathered from the current log entry; nil if there are none.
     mutating func take() -> TurnBroadcasts? { met.take() }
 
     /// Resets the progress on the current log entry, because the entry is done or will be read again.

@@ -8,12 +8,12 @@ import Judging
 /// Values that the changes of the current entry lack and that the hub gets elsewhere. PostgreSQL computes generated
 /// columns and converts values to current types. The log has the rows of which a change has only the key.
 struct EntryValues {
-    /// Values that the hub must get before it can deliver a change.
+    /// Values that the hub must get elsewhere before it can deliver a change.
     enum Missing {
         case nothing
         /// The whole row of the change, which the log may have.
         case row
-        /// Values in the current types of their columns.
+        /// Values that PostgreSQL must convert to the current types of their columns.
         case values
     }
 
@@ -190,7 +190,7 @@ struct EntryValues {
         return nil
     }
 
-    /// Remembers the rows, completed with the values of their generated columns.
+    /// Adds the rows, completed with the values of their generated columns, to the memory of rows.
     mutating func remember(
         _ answers: [RecallAnswer], to request: RecallRequest, _ snapshot: CatalogSnapshot?, _ router: inout ChangeRouter
     ) {

@@ -1,6 +1,6 @@
 /// Number of changes that a feed (a request for changes over HTTP) has received, and its limit.
 public struct FeedShare: Sendable, Equatable {
-    /// Maximum number of changes; nil if there is no limit.
+    /// Maximum number of changes for the feed; nil if there is no limit.
     public let limit: UInt64?
     public private(set) var told: UInt64 = 0
 
@@ -8,7 +8,7 @@ public struct FeedShare: Sendable, Equatable {
 
     public var isFull: Bool { limit.map { told >= $0 } ?? false }
 
-    /// Counts one more change. Returns false if the feed has reached its limit.
+    /// Counts one more change for the feed. Returns false if the feed has reached its limit.
     mutating func take() -> Bool {
         if isFull { return false }
         told += 1

@@ -15,7 +15,7 @@ struct ForeignColumns {
     /// Indices of enumeration columns whose labels may have been renamed since the values were stored.
     private let relabelled: Set<Int>
     private let moment: LSN
-    /// Schema of the rows after the hub has converted the values of these columns.
+    /// Schema of the rows after PostgreSQL has converted the values of the columns.
     let converted: Relation
     let fingerprint: UInt64
 

@@ -7,7 +7,7 @@ public protocol FrameSink: AnyObject {
     var now: UInt64 { get }
     /// Number of bytes that were queued or shared in this turn so far.
     var turnPieceBytes: Int { get }
-    /// True if so much is queued that the loop should send before it adds more.
+    /// True if so many bytes are queued that the loop should send before it adds more.
     var hasQueuedEnough: Bool { get }
 
     /// Stores bytes once for use by many connections. They stay valid until the end of this turn.

@@ -8,7 +8,7 @@ import Policy
 struct GenerationPlan {
     struct Computed {
         let column: GeneratedColumn
-        /// Indices of the expression's input columns in rows of the log.
+        /// Indices, in rows of the log, of the columns that the expression reads.
         let places: [Int]
     }
 
@@ -134,7 +134,7 @@ struct GenerationInputs {
         oldImage = change.oldImage
     }
 
-    /// Creates the inputs from a single row that is known completely.
+    /// Creates the inputs of generated columns from a row that is known completely.
     init(row: [UInt8]) throws(ByteError) {
         new = row
         old = nil

@@ -8,11 +8,11 @@ import Synchronization
 /// many small ones.
 public final class HolderBudget: Sendable {
     public struct Rules: Sendable {
-        /// Amount that all connections with large holdings may have together.
+        /// Maximum number of objects that all connections with large holdings may have together.
         var limit: Int
-        /// Amount that one connection may have.
+        /// Maximum number of objects that one connection may have.
         var ofHolder: Int
-        /// Largest holding that counts as small.
+        /// Largest number of objects that counts as a small holding.
         var few: Int
         /// Factor for connections with small holdings: together they may have this many times `limit`.
         var timesForFew: Int

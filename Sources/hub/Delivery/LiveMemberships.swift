@@ -18,7 +18,7 @@ public struct LiveMemberships: ~Copyable {
     private var passed = PassedTransactions()
     /// True if a table changed so that some of its sets are no longer valid.
     private var hasReplaced = false
-    /// Numbers of sets for which the loop must ask PostgreSQL.
+    /// Numbers of the sets that the loop must ask PostgreSQL to fill.
     private var unfilled: [UInt32] = []
     /// Numbers of sets that changed after the predicates of their holders were made.
     private var changed: Set<UInt32> = []

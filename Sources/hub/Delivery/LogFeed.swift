@@ -29,10 +29,10 @@ struct LogFeed: ~Copyable {
     /// Returns another reader that starts after the current entry.
     func ahead() -> EventLogReader { reader.ahead() }
 
-    /// Position of the next entry. Valid only between entries.
+    /// Position of the next entry of the log. Valid only between entries.
     var position: EventLogPosition { reader.position }
 
-    /// Number of the segment that the reader is in.
+    /// Number of the log segment that the reader is in.
     var segment: UInt64 { reader.segmentHeader.sequence }
 
     deinit { end.removeWaker(waker) }
@@ -45,7 +45,7 @@ struct LogFeed: ~Copyable {
         case passedOver
     }
 
-    /// Returns the current entry, which stays the same until `finish`.
+    /// Returns the log's current entry, which stays the same until `finish`.
     mutating func next() throws(EventLogError) -> Step {
         if !isOnEntry { isOnEntry = try reader.next() }
         return isOnEntry ? .entry(reader.entry) : .none
@@ -65,7 +65,7 @@ struct LogFeed: ~Copyable {
 
     mutating func finish() { isOnEntry = false }
 
-    /// Current entry; nil between entries.
+    /// Log entry that the reader is on; nil between entries.
     var currentEntry: EventLogEntry? { isOnEntry ? reader.entry : nil }
 
     var payload: RawSpan {

@@ -34,7 +34,7 @@ struct PendingFill {
         var change: Int
     }
 
-    /// PostgreSQL's answer, and the effects to remove from it.
+    /// Answer of PostgreSQL that fills a set, and the effects of later transactions to remove from it.
     private struct Answer {
         let rows: FilledMembership
         var ahead: [(key: [UInt8]?, change: Int)] = []
@@ -48,11 +48,11 @@ struct PendingFill {
     let filling: MembershipFilling?
     /// Number of transactions that the loop had read from the log when the filling began. `deltas` starts after these.
     private let passed: Int
-    /// True while a question to PostgreSQL is under way.
+    /// True while a question to PostgreSQL to fill the set is under way.
     private(set) var isAsked = false
-    /// Effects of transactions that the loop has read since the filling began.
+    /// Effects on the set of the transactions that the loop has read since the filling began.
     private var deltas: [Delta] = []
-    /// PostgreSQL's answer, while it waits until the log has every transaction in it.
+    /// Answer of PostgreSQL that waits until the log has every transaction in it; nil if none waits.
     private var answer: Answer?
 
     init(_ filling: MembershipFilling? = nil, passed: Int = 0) {
@@ -60,7 +60,7 @@ struct PendingFill {
         self.passed = passed
     }
 
-    /// True if an answer waits until the log has every transaction in it.
+    /// True if an answer of PostgreSQL waits until the log has every transaction in it.
     var isAnswered: Bool { answer != nil }
     /// True if so many effects of transactions are stored that asking PostgreSQL again is cheaper.
     var hasTooManyDeltas: Bool { deltas.count > Limits.maximumMembershipDeltas }

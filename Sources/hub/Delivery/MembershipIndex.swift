@@ -14,9 +14,9 @@ struct MembershipIndex: ~Copyable {
         var departure: PredicateIndex.Handle
     }
 
-    /// Effect of a change of the membership's table on a set.
+    /// Effect that a change of the membership's table has on a set.
     enum Effect {
-        /// The change added (1) or removed (-1) a row with this key.
+        /// The change adds (1) or removes (-1) a row with this key.
         case row(set: UInt32, key: [UInt8]?, Int)
         /// The change lacks the values that would show its effect on the set.
         case unreadable(set: UInt32)

@@ -13,7 +13,7 @@ public final class MembershipSet {
     public enum State: Equatable {
         /// The set waits for its rows from PostgreSQL: no decision may use it.
         case filling
-        /// The set contains the current rows.
+        /// The set contains the keys of the current rows.
         case live
         /// PostgreSQL failed to read the rows, and would fail again: a holder that depends on the set sees nothing.
         case failed
@@ -84,7 +84,7 @@ public final class MembershipSet {
     /// Policies that use the set, sorted by number, so that every run of the program has the same order.
     public var usersInOrder: [ActivePolicy] { audience.usersInOrder }
 
-    /// Adds a channel to those that wait for the set.
+    /// Records that the channel waits until the set is filled.
     public func await(by place: UInt32) { audience.await(by: place) }
 
     /// Removes and returns the channels that waited for the set.
@@ -269,7 +269,7 @@ private struct MembershipAudience {
     private(set) var owed: Set<UInt32> = []
     /// Policies that use the set, by number.
     private var users: [UInt32: ActivePolicy] = [:]
-    /// Channels that wait for the set, by index.
+    /// Indices of the channels that wait for the set to be filled.
     private(set) var waiters: Set<UInt32> = []
 
     var usersInOrder: [ActivePolicy] { users.keys.sorted().compactMap { users[$0] } }

@@ -3,7 +3,7 @@ import Change
 
 /// Record of which transactions a filled membership set is valid for.
 struct MembershipValidity {
-    /// Validity of a set for the current transaction.
+    /// Validity of a set for the transaction that the loop is reading.
     enum Measure {
         /// The set contains exactly the members at the transaction.
         case exact
@@ -15,7 +15,7 @@ struct MembershipValidity {
         case tooNew
     }
 
-    /// WAL position from which the log has every change of the table.
+    /// WAL position from which the log has every change of the membership's table.
     let followedSince: UInt64
     /// WAL positions at which the hub can no longer find out the members.
     private let unknownPast: UnknownPast
@@ -63,6 +63,6 @@ struct MembershipValidity {
     /// True if PostgreSQL's answer, with which the set was filled, contains the transaction already.
     func contains(xid: UInt32, at lsn: UInt64) -> Bool { seen.map { $0.has(xid, at: lsn) } ?? false }
 
-    /// Records that the loop has reached a position in the log.
+    /// Records that the loop has read the log up to a WAL position.
     mutating func pass(_ lsn: UInt64) { if seen?.isBehind(lsn) == true { seen = nil } }
 }

@@ -4,22 +4,22 @@ import Diagnostics
 
 /// Changes that a router could not deliver, since its last report to the loop.
 struct OpenLosses {
-    /// Channels with too many waiting deliveries. The hub closes them.
+    /// Listeners with too many waiting deliveries. The hub closes them.
     private var overfull: [UInt32] = []
-    /// Channels that may have missed a change, because PostgreSQL did not answer a question or could not be asked. The
+    /// Listeners that may have missed a change, because PostgreSQL did not answer a question or could not be asked. The
     /// hub tells them.
     private var unanswered: Set<UInt32> = []
-    /// Channels that received an update without its unchanged values, because the log does not have these values. The
+    /// Listeners that received an update without its unchanged values, because the log does not have these values. The
     /// hub tells their clients.
     private var lacking: Set<UInt32> = []
     /// Tables with updates that may have moved rows out of a view, although the old row is unknown. The value is the
     /// log offset of the last such update.
     private var unknownDepartures: [UInt32: UInt64] = [:]
-    /// Channels that missed changes because evaluating some filter would have taken more work than the allowance.
+    /// Listeners that missed changes because evaluating some filter would have taken more work than the allowance.
     var skipped: SkippedListeners
     /// Tables, by channel, whose deletes could not be matched because the deleted rows are not known.
     private var unknownRows: [UInt32: Set<UInt32>] = [:]
-    /// Channels that miss a delete because the log has the row without a value that their filter or policy reads.
+    /// Listeners that miss a delete because the log has the row without a value that their filter or policy reads.
     private var incompleteRows: Set<UInt32> = []
     /// Counter of changes that could not be matched because a value that a filter or policy reads is absent.
     private let absent: Counter

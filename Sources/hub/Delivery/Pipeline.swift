@@ -27,7 +27,7 @@ public struct Pipeline: ~Copyable {
     public var memberships: LiveMemberships
     /// Values that the current entry's changes lack and that the hub gets elsewhere.
     var values: EntryValues
-    /// Messages to topics in the current entry.
+    /// Messages to topics in the log entry that the pipeline is reading.
     private var messages: EntryMessages
     private var questions: QuestionSender
     private var findings = LogFindings()
@@ -110,7 +110,7 @@ public struct Pipeline: ~Copyable {
     /// Reason, for the operator, why the log cannot be read, so that commits do not reach clients. Nil while it can be
     /// read.
     public var unreadable: String? { reading.health.unreadable }
-    /// True if the catch-up must end, because the log cannot be read there.
+    /// True if the catch-up must end, because the log cannot be read at its position.
     public var hasLostPast: Bool { reading.health.hasLostPast }
     /// Epoch of the log entries that the pipeline has read; nil until it is known.
     public var epoch: UInt64? { reading.place.epoch }

@@ -317,7 +317,7 @@ extension Pipeline {
     public var hasFailed: Bool { wait.hasFailed }
     public var isHeldByPolicies: Bool { wait.isHeldByPolicies }
     public var isHeldByTables: Bool { wait.isHeldByTables }
-    /// True if any delivery waits for PostgreSQL.
+    /// True if a delivery to some listener waits for PostgreSQL.
     public var holdsAnybody: Bool { router.holdsAnybody }
     /// Number of changes whose recipients were recorded since the last `takeSent`.
     public var sentCount: Int { router.sentCount }

@@ -30,7 +30,7 @@ struct ReadingHealth {
         case first
         /// Repeated refusal of the kernel: the reader will try again.
         case again
-        /// The reader gives up, because a client that catches up has waited long enough.
+        /// The reader gives up, because a client that catches up has waited for the maximum time.
         case givenUp
     }
 

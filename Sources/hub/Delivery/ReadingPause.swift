@@ -24,9 +24,9 @@ struct ReadingPause {
 
 /// Place where a reader continues after the log could not be read at its own place.
 enum LostPlace {
-    /// The log's end, because retention deleted the next entry.
+    /// The reader continues at the log's end, because retention deleted the next entry.
     case end
-    /// The first entry after this segment, whose rest cannot be read.
+    /// The reader continues after this segment, whose rest cannot be read.
     case segment(UInt64)
 
     /// Reason that the hub sends to clients when it tells them that changes may be missing.

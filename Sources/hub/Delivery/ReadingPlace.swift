@@ -86,7 +86,7 @@ struct ReadingPlace {
 
     // MARK: Reading
 
-    /// Begins a log entry.
+    /// Records that the reader begins to work on a log entry.
     mutating func begin(_ entry: EventLogEntry) { entryAt = entry.offset }
 
     /// Records that one more change of the current entry is done.
@@ -104,7 +104,7 @@ struct ReadingPlace {
         (entryAt, done) = (nil, 0)
     }
 
-    /// Moves to the position, which is the end of a skipped segment.
+    /// Moves the reader to the position, which is the end of a skipped segment.
     mutating func passOver(to position: EventLogPosition) {
         assert(entryAt == nil, "a segment is passed over between entries")
         assert(position.offset >= passed, "what is passed over lies ahead")
@@ -119,7 +119,7 @@ struct ReadingPlace {
         return true
     }
 
-    /// True if the reader's clients know of the gap, because they begin after it.
+    /// True if the reader's clients know of the gap, because the reader began after it.
     func beginsBehind(gap: EventLogEntry) -> Bool {
         known.map { gap.offset <= $0.offset && gap.epoch == $0.epoch } ?? false
     }

@@ -24,7 +24,7 @@ public struct RecallRequest: Sendable {
     /// Number of the current entry's changes that the search covers.
     let changes: UInt32
 
-    /// Definitions of tables and types with which the search reads stored rows.
+    /// Definitions of tables and types that the search needs to read stored rows.
     struct Reading: Sendable {
         var tables: [UInt32: CatalogTable] = [:]
         /// WAL position of the current transaction; zero if the log's positions belong to another history.
@@ -82,7 +82,7 @@ extension RowRecall {
 public enum RecallAnswer: Sendable {
     /// The last version of the row, with the fingerprint of its schema and the schema.
     case version(UInt64, Relation, [UInt8])
-    /// The log does not have the row, or is not sure about it.
+    /// The log does not have the row, or may lack changes of it.
     case missing
     /// The log could not be read. The row counts as missing, and the hub tells the table's listeners.
     case unread

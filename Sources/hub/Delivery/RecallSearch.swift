@@ -32,7 +32,7 @@ struct RecallSearch {
         /// A version of the row, with its schema. `lacks` is true if it lacks unchanged values that an older version
         /// may have.
         case version(UInt64, Relation, [UInt8], lacks: Bool = false)
-        /// The row was deleted or its key changed, or the log is not sure about it.
+        /// The row was deleted or its key changed, or the log may lack changes of it.
         case gone
     }
 
@@ -133,7 +133,7 @@ struct RecallSearch {
 
     // MARK: Segments
 
-    /// True if the segment may contain changes of the wanted rows.
+    /// True if the current segment may contain changes of rows that the search looks for.
     private func mayHave(_ log: borrowing LogLookback) throws(ByteError) -> Bool {
         for finder in finders.values {
             let table = RowKey.table(schema: finder.relation.schema, name: finder.relation.name)

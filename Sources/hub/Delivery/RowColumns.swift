@@ -104,7 +104,7 @@ enum ComposedRow {
 }
 
 extension Tuple {
-    /// True if the image omits values that the change left as they were.
+    /// True if the image omits values that the change left unchanged.
     func isPartial() throws(ByteError) -> Bool {
         var columns = columns()
         while let value = try columns.next() { if case .unchanged = value { return true } }
@@ -122,13 +122,13 @@ extension [UInt8] {
         }
     }
 
-    /// True if this row image omits values that the change left as they were.
+    /// True if this row image omits values that the change left unchanged.
     func isPartialRow() throws(ByteError) -> Bool {
         let tuple = asTuple
         return try tuple.isPartial()
     }
 
-    /// Reader of this row image.
+    /// Reader of the columns of this row image.
     var asTuple: Tuple {
         @_lifetime(borrow self)
         get { Tuple(asBytes) }

@@ -11,7 +11,7 @@ import Diagnostics
 struct RowRecall {
     /// Result of looking up the row of a change.
     enum Past {
-        /// The row is not needed, or the change itself contains it.
+        /// No client needs the row, or the change itself contains it.
         case untold
         /// The row was found; its values are in the schema of the change.
         case row(Known)
@@ -22,21 +22,21 @@ struct RowRecall {
     }
 
     struct Known {
-        /// Row before a delete, or after an update.
+        /// Whole row: before the change if it is a delete, else after it.
         var whole: [UInt8]?
-        /// Row before an update that contains at most the key of the old row.
+        /// Old row of an update whose own old image has at most the key.
         var former: [UInt8]?
     }
 
     private struct Row {
         let relation: UInt64
-        /// Image of the row; nil if the log does not have it.
+        /// Image of the remembered row; nil if the log does not have it.
         let tuple: [UInt8]?
         /// True if this is the result of a search of the log, so that another search would find no more.
         var isFromLog = false
         /// True if the log could not be read at the last search. The hub searches it again for the row's next change.
         var isUnread = false
-        /// True if the image still lacks values.
+        /// True if the remembered image still lacks values.
         var isPartial = false
 
         var byteCount: Int { (tuple?.count ?? 0) + Limits.recalledRowBytes }
@@ -63,7 +63,7 @@ struct RowRecall {
     /// Number of bindings, by table, whose clients asked for departures: rows that updates move out of their view. The
     /// hub looks up the old versions of these rows.
     private var departing: [UInt32: Int] = [:]
-    /// Tables whose rows are remembered because a client needed one, with the number of changes after which that ends.
+    /// Tables (by OID) whose rows are remembered for a while, because a client needed a value that a change omitted.
     private var needed: [UInt32: Need] = [:]
 
     private struct Need {
@@ -79,7 +79,7 @@ struct RowRecall {
     private var olderRows: [RowID: Row] = [:]
     private var rowBytes = 0
     private var plans: [UInt64: Plan] = [:]
-    /// Names of the columns by which the rows of a table are identified.
+    /// Names of a table's replica identity columns, by which its rows are remembered.
     private var names: [UInt32: [String]] = [:]
     /// Fingerprint of the last change's schema, if changes of that schema contain whole rows; zero otherwise. It saves
     /// a lookup, because the next change mostly has the same schema.
@@ -173,7 +173,7 @@ struct RowRecall {
 
     // MARK: Passing over changes
 
-    /// True if the memory must see changes of the schema.
+    /// True if the memory must see changes with rows of this schema (a fingerprint).
     func isConcerned(with schema: UInt64) -> Bool {
         isWatching && !(schema == wholeRowSchema && needed.isEmpty)
     }

@@ -125,7 +125,7 @@ struct SecondOpinions {
         return ripe
     }
 
-    /// Drops all checks, because the loop did not see some changes.
+    /// Drops all checks, because the loop did not read some changes.
     mutating func forgetAll() {
         if isEmpty { return }
         open.removeAll()
@@ -158,7 +158,7 @@ extension SecondOpinions {
         asked.add(sight, ticket)
     }
 
-    /// Returns the hub's decision on the change; nil if the hub cannot decide alone.
+    /// Returns the hub's decision if the holder sees the row of the change; nil if the hub cannot decide alone.
     private static func decision(
         _ entry: PolicyEntry, _ change: borrowing Change, _ index: inout PredicateIndex
     ) throws(ByteError) -> Bool? {

@@ -9,7 +9,7 @@ import Policy
 /// A segment lists its tables and hashes of its rows' primary keys; different keys can have the same hash. A segment is
 /// useless if every binding needs other tables, or single rows whose key hashes the segment lacks.
 struct SegmentNeeds {
-    /// Need of one binding.
+    /// Changes that one binding needs from the log.
     private enum Need {
         /// The binding needs any change of the table.
         case table

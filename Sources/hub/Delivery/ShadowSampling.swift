@@ -21,7 +21,7 @@ public struct ShadowSampling {
         if candidates[table]?.isEmpty == true { candidates[table] = nil }
     }
 
-    /// Counts a change. Returns true if one decision on the change must be checked.
+    /// Counts a change. Returns true if one policy decision on this change must be checked.
     mutating func isDue() -> Bool {
         guard !candidates.isEmpty else { return false }
         count += 1

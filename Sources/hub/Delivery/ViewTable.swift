@@ -8,11 +8,11 @@ import Protocol
 struct ViewKey: Hashable {
     enum Shape: Hashable {
         case rows
-        /// Old rows are reduced to their keys.
+        /// Old rows contain only their keys.
         case masked
         /// Old rows are omitted.
         case hidden
-        /// Deleted rows are reduced to their keys.
+        /// Deleted rows contain only their keys.
         case maskedDeletes
         /// Updates are shown as deletes of the old row.
         case departures

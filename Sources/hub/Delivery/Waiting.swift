@@ -112,7 +112,7 @@ struct WaitingDelivery {
         return true
     }
 
-    /// Bindings that the delivery may be for, depending on answers.
+    /// Bindings that the delivery may turn out to be for: those that match, and those that depend on answers.
     var asked: BindingSet { deferredBindings.reduce(bindings) { $0 | 1 << BindingSet($1.binding) } }
 
     var byteCount: Int {

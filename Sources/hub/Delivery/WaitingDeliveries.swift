@@ -11,7 +11,7 @@ struct WaitingDeliveries {
     private var burdened: Set<UInt32> = []
     /// Monotonic time in nanoseconds at which too many bytes began to wait; nil if there are not too many.
     private var crowdedSince: UInt64?
-    /// Number of deliveries that had to wait, in total.
+    /// Number of deliveries that ever had to wait for PostgreSQL.
     private(set) var everHeld = 0
 
     /// Creates a table without deliveries.
@@ -21,7 +21,7 @@ struct WaitingDeliveries {
 
     var isEmpty: Bool { queues.isEmpty }
 
-    /// Begins another change, whose bodies are different.
+    /// Begins another change: discards the bodies kept of the previous one.
     mutating func beginChange() {
         if !bodies.isEmpty { bodies = [:] }
     }
@@ -61,7 +61,7 @@ struct WaitingDeliveries {
         return queue.isEmpty
     }
 
-    /// Drops the listener's deliveries. Returns true if there were any.
+    /// Drops the deliveries that wait for the listener. Returns true if there were any.
     mutating func drop(_ listener: UInt32) -> Bool {
         guard let queue = queues.removeValue(forKey: listener) else { return false }
         burdened.remove(listener)

@@ -37,7 +37,7 @@ struct WholeChange {
             new: change.operation == .delete ? [] : row)
     }
 
-    /// Creates a change with only its stored images, because nothing more was found.
+    /// Creates a change with only its stored images, because the hub found nothing more of the row.
     init(asIs change: borrowing Change, _ relation: Relation) {
         self.init(
             change, images: change.old?.bytes.copied() ?? [], change.new?.bytes.copied() ?? [], relation,

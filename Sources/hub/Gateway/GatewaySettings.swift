@@ -3,7 +3,7 @@ import Net
 import Settings
 import WebSocket
 
-/// Settings of the gateway.
+/// Settings of the gateway: its sockets, and rules that all projects share.
 public struct GatewaySettings: Sendable {
     public var sockets: SocketSettings
     /// True if `/echo` returns every message unchanged, for conformance tests.
@@ -18,7 +18,7 @@ public struct GatewaySettings: Sendable {
     public var connectErrorDelay = Limits.connectErrorBackoff
     /// Delay before the hub refuses a join.
     public var joinErrorDelay = Limits.channelErrorBackoff
-    /// Maximum time that a client may have no channel; nil for no limit.
+    /// Maximum time for which a connected client may have no channel; nil for no limit.
     public var idleChannelLimit: Duration? = Limits.idleChannelTimeout
     /// Maximum number of changes that a slow client may be behind the log's end; nil for no limit.
     public var outboxLag: UInt64?

@@ -37,7 +37,7 @@ public struct ProjectSettings: Sendable {
     public var resumeStore: ResumeStore?
     /// Record of breaks in the publication.
     public var publication = PublicationRecord(in: nil)
-    /// Record of policies that PostgreSQL alone decides.
+    /// Record of the policies about whose rows only PostgreSQL decides.
     public var demoted = DemotedPolicies(in: nil)
 
     public init(limits: ProjectLimits) { self.limits = limits }
@@ -99,7 +99,7 @@ public final class Project: Sendable {
         if let snapshot = catalog.snapshot { publication.take(snapshot, at: logEnd) }
     }
 
-    /// Offset after the log's last change; nil until the log is open.
+    /// Offset after the last change in the log; nil until the log is open.
     var logEnd: UInt64? { delivery.log.end()?.state.position.offset }
 
     /// Returns the offset from which the log has all changes of the table, without a break in its publication. If a
@@ -119,7 +119,7 @@ public final class Project: Sendable {
 
     public func post(_ mail: Mail) { self.mail.post(mail) }
 
-    /// Mailboxes by loop number.
+    /// Mailboxes of the project's loops, by loop number.
     var mailboxes: [Mailbox<Mail>] { mail.mailboxes }
     var ledger: ChannelLedger? { stream.ledger }
 
@@ -131,7 +131,7 @@ public final class Project: Sendable {
         return condition
     }
 
-    /// True if only PostgreSQL decides on the policy's rows.
+    /// True if only PostgreSQL decides about the rows of the policy.
     func isDemoted(_ policy: PolicyBinding) -> Bool { settings.demoted.contains(policy) }
 
     /// Makes all loops ask PostgreSQL about the policy's rows, until the policy's text or the hub's version changes.

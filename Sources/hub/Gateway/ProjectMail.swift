@@ -49,7 +49,7 @@ struct ProjectMail: Sendable {
         bytes[loop].subtract(changes.reduce(0) { $0 + $1.byteCount })
     }
 
-    /// True if more mail than allowed waits for some loop.
+    /// True if mail for some loop waits with more bytes than allowed.
     var isBehind: Bool { bytes.contains { $0.isFull } }
 }
 
@@ -57,7 +57,7 @@ struct ProjectMail: Sendable {
 private final class MailedBytes: Sendable {
     private let bytes = Atomic<Int>(0)
 
-    /// Adds bytes. Returns false and adds nothing if the mailbox is full.
+    /// Adds bytes to the count. Returns false and adds nothing if the mailbox is full.
     func add(_ count: Int) -> Bool {
         guard !isFull else { return false }
         addAnyway(count)

@@ -14,7 +14,7 @@ struct ProjectUsers: ~Copyable, Sendable {
 
     var count: Int { counted.load(ordering: .relaxed) }
 
-    /// True if the limit allows one more user.
+    /// True if the limit of the project allows one more user.
     var hasRoom: Bool { limits.maximumConcurrentUsers.map { count < $0 } ?? true }
 
     /// Counts the session as a user. Returns false if the limit is reached. The caller calls this before the join is

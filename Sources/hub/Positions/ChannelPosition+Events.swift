@@ -76,7 +76,7 @@ extension ChannelPosition {
 
         // What the client knows.
 
-        /// The hub has sent the client an offset, in a marker or in a change.
+        /// The hub has sent the client a log offset as its position, in a position message or in a change.
         case marked(UInt64)
         /// The channel no longer needs database messages before this offset.
         case messagesPassed(UInt64)
@@ -120,7 +120,7 @@ extension ChannelPosition {
         case handOver
         /// Tell the client that it has received everything before its present position.
         case tellCaughtUp
-        /// Send the next rows of the snapshot.
+        /// Send the next rows of the channel's snapshot.
         case sendRows
         /// Leave out of the changes that follow the transactions that the snapshot's rows contain.
         case leaveOutSeen
@@ -172,7 +172,7 @@ extension ChannelPosition {
     /// receipt is one whose client the hub could not recognise.
     public mutating func keep(_ receipt: ChannelReceipt?) { self.receipt = receipt }
 
-    /// Changes the channel's receipt; does nothing if there is none.
+    /// Applies a function to the channel's receipt; does nothing if there is none.
     public mutating func note(_ change: (inout ChannelReceipt) -> Void) {
         guard var receipt else { return }
         change(&receipt)
@@ -298,7 +298,7 @@ extension ChannelPosition {
         return [.park(position)]
     }
 
-    /// Lets a parked channel continue if nothing holds it.
+    /// Lets the parked channel continue if nothing holds it any more.
     private func goOn() -> [Action] {
         guard isOpen, let parkedAt else { return [] }
         if holds == .snapshot { return [.sendRows] }

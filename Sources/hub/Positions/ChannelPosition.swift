@@ -11,7 +11,7 @@ import Protocol
 public struct ChannelPosition: Sendable {
     /// Stage of the channel, by the reader that serves it.
     public enum Stage: Equatable, Sendable {
-        /// The join is not yet ready to place the bindings.
+        /// The channel is being joined, and its bindings cannot be placed yet.
         case joining
         /// No reader serves the channel. A catch-up begins when nothing holds it any more.
         case waiting
@@ -40,7 +40,7 @@ public struct ChannelPosition: Sendable {
 
         public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-        /// The channel's socket takes no more data for now.
+        /// The socket of the channel takes no more data for now.
         public static let socket = Holds(rawValue: 1)
         /// PostgreSQL does not show a commit yet that the log has.
         public static let commit = Holds(rawValue: 2)
@@ -100,7 +100,7 @@ public struct ChannelPosition: Sendable {
 
     /// Loss that the hub reports when the bindings are in place; nil if there is none. A later reason replaces it.
     public internal(set) var owedLoss: LossReason?
-    /// Loss reports to a client whose join has been answered.
+    /// Loss reports to the client, which are sent only after the join has been answered.
     public internal(set) var lossReport = PacedReport<LossReason>()
     /// True if the snapshot failed for a temporary reason, so that the client may get it if it joins again.
     var lacksSnapshot = false

@@ -3,7 +3,7 @@ import Protocol
 
 /// Reason why a channel may lack changes. The hub sends it to the client in a `ChangesMissing` message.
 public enum LossReason: Hashable, Sendable {
-    /// PostgreSQL gave no answer if a filter or policy lets the client have a change.
+    /// PostgreSQL did not answer whether a filter or policy lets the client have a change.
     case undecided
     /// The client was connected before, and the hub does not know what it has received.
     ///

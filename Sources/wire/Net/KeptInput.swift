@@ -22,8 +22,8 @@ struct KeptInput: BitwiseCopyable {
         unsafe start = nil
     }
 
-    /// Number of bytes up to which the loop copies kept input in front of new input. For such small inputs no memory
-    /// grows, so a client that sends few bytes at a time costs little.
+    /// Number of bytes up to which the loop copies kept input into the shared buffer, in front of new input. So a
+    /// client that sends few bytes at a time costs little memory.
     static let smallBytes = 4096
 
     /// True if the loop reads new input directly after the kept input. Copying a large input at each read would take

@@ -14,7 +14,7 @@ final class Feed {
         case interrupted
         /// The feed has reached the log's end and was meant to end there.
         case finished
-        /// The hub ends the feed early, for this reason.
+        /// The hub ends the feed before its requested end, for this reason.
         case cut(FeedEnding.Reason)
     }
 
@@ -30,7 +30,7 @@ final class Feed {
     /// Limit of changes and number sent so far. While the channel is bound, the follower's pipeline has the current
     /// value.
     var share: FeedShare
-    /// Records to send at a page's end, or at a stream's beginning.
+    /// Records (messages for the client) to send at a page's end, or at a stream's beginning.
     var notes: [SystemRecord] = []
     /// True if the hub has sent the whole HTTP answer, or an ending that gives the reason for ending early.
     var isAnswered = false

@@ -9,7 +9,7 @@ struct FeedRequest: Equatable {
     let bindings: [BindingParameters]
     /// Position after which changes begin; nil for the log's end.
     let after: EventLogPosition?
-    /// Maximum number of changes; nil for no limit.
+    /// Maximum number of changes to send; nil for no limit.
     let limit: UInt64?
     /// True if the feed waits for new changes at the log's end.
     let isLive: Bool

@@ -14,7 +14,7 @@ struct LedgerRecorder: ~Copyable {
     private var unrecorded: ClosedRange<UInt64>?
     /// Counts of lost notes that are not reported in the log yet.
     private(set) var missed = MissedNotes()
-    /// Refusals that were recorded recently.
+    /// Refusals that the ledger has recorded recently, so that it does not repeat them.
     var refusals = RefusalMemory()
     /// Highest offset of which a note says that everything before it was sent to all channels.
     private var reachNoted: UInt64 = 0

@@ -269,7 +269,7 @@ extension LoopLedger {
     /// True if the ledger records each delivery.
     var recordsEach: Bool { project.ledger?.keeps(.delivered) == true }
 
-    /// Records that a database message was sent to the channels at these places.
+    /// Records that a database message was sent to the channels with these places (indices).
     func recordSent(message offset: UInt64, to members: some Sequence<UInt32>) {
         guard recordsEach else { return }
         let seats = members.compactMap { home.channels[$0].map(seat(of:)) }
@@ -289,7 +289,7 @@ extension LoopLedger {
         channel.ledger.seat = nil
     }
 
-    /// Collects the deliveries since the last call from all followers.
+    /// Collects from all followers the deliveries that they recorded since the last call.
     func recordSent() {
         var now: Int64?
         for follower in home.followers where follower.pipeline.sentCount > 0 {

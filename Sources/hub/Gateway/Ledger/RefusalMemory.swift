@@ -27,7 +27,7 @@ struct RefusalMemory {
     /// contain long ones.
     private var windows: [UInt64: Window] = [:]
 
-    /// Records a refusal of the user. Returns if the ledger must record it too.
+    /// Records a refusal of the user. The result says whether the ledger must record it too.
     mutating func note(of subject: [UInt8], _ topic: [UInt8], _ reason: String, at now: UInt64) -> Verdict {
         let interval = Limits.refusalNoteInterval.wholeNanoseconds
         let user = Self.hash(subject)

@@ -201,7 +201,7 @@ extension Follower {
 
 /// Numbers of followers. A follower's timers carry its number where a channel's timers carry the channel's place.
 enum FollowerNumber {
-    /// Returns the number after another one. Numbers restart at zero when they exceed the bits that timers have for a
-    /// place.
+    /// Returns the number of the follower that is made after another one. Numbers restart at zero when they exceed the
+    /// bits that timers have for a place.
     static func next(after number: UInt32) -> UInt32 { (number &+ 1) & (1 << ChannelPlace.channelBits - 1) }
 }

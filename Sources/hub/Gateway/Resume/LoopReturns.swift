@@ -226,7 +226,7 @@ final class LoopReturns: LoopPart {
         }
     }
 
-    /// Returns the offset before which the client has acknowledged everything.
+    /// Returns the log offset before which the channel's client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
         let acknowledged = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
         assert(

@@ -18,19 +18,19 @@ extension Channel {
     enum RunningSnapshot {
         /// Other snapshots of the same session come first. The value is the parts of this one.
         case waiting([SnapshotPart])
-        /// The hub is sending the snapshot.
+        /// The hub is sending the rows of the snapshot.
         case told(SnapshotProgress)
     }
 }
 
 /// Part of a snapshot: rows of one table for one binding.
 struct SnapshotPart {
-    /// Index of the binding in the channel's bindings.
+    /// Index of the part's binding among the channel's bindings.
     let binding: Int
     let selection: TableSelection
 }
 
-/// Snapshot that the hub is sending to a channel.
+/// Progress of a snapshot that the hub is sending to a channel.
 struct SnapshotProgress {
     /// Ticket that the events of this snapshot contain. The hub ignores events with another ticket.
     let number: UInt64

@@ -14,7 +14,7 @@ import System
 /// is about to delete, and records how far all channels have been served.
 final class LoopStandings: LoopPart {
     unowned let home: ProjectLoop
-    /// Progress of the sweep; nil until the first channel needs one.
+    /// Progress of the current sweep; nil until the first channel needs sweeps.
     private var sweep: StandingSweep?
 
     init(of home: ProjectLoop) { self.home = home }

@@ -16,7 +16,7 @@ public final class PublicationRecord: Sendable {
     }
 
     private let state: Mutex<State>
-    /// Directory of the record; nil if it is not stored.
+    /// Directory in which the record is stored; nil if it is kept in memory only.
     private let directory: (any StorageDirectory)?
     private let writer = BackgroundWriter("publication")
     private let hasFailed = Atomic<Bool>(false)

@@ -15,9 +15,9 @@ struct Republications: Equatable {
     /// Offset before which breaks in the publication are not known, because an earlier record could not be read; 0 if
     /// it could.
     private var beginning: UInt64 = 0
-    /// True until the first catalog, if an earlier record could not be read.
+    /// True until the first catalog is compared, if an earlier record could not be read.
     private var hasUnknownPast = false
-    /// Number of remembered tables.
+    /// Number of tables whose publications are remembered.
     var count: Int { marks.count }
 
     init() {}

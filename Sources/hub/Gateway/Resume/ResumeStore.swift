@@ -20,7 +20,7 @@ public final class ResumeStore: Sendable {
     /// Clock for the expiry of entries, which continues across restarts of the hub.
     private let clock: SteadySeconds
     private let secret: ResumeRegistry.Secret
-    /// File of the positions; nil if they are not stored.
+    /// File in which the positions are stored; nil if they are kept in memory only.
     private let file: (any StorageFile)?
     private let writer = BackgroundWriter("departures")
     private let hasFailed = Atomic<Bool>(false)

@@ -6,8 +6,8 @@ import Synchronization
 final class Admissions: Sendable {
     private typealias Answer = (offset: UInt64, isAdmitted: Bool)
 
-    /// Decisions, each at an index that is computed from its message's offset, until a newer message needs that index.
-    /// If loops read very far apart, each decides by itself.
+    /// Recent decisions, each at an index computed from its message's offset, until a newer decision replaces it. If
+    /// loops read very far apart, each decides by itself.
     private let answers = Mutex([Answer]())
 
     /// Returns the decision for the message at an offset. Calls `decide` if there is none yet; `decide` must not block.

@@ -18,7 +18,7 @@ final class LoopRights: LoopPart {
         case refresh(Claims)
         /// The channel tracks a presence, and the hub never asked if it may see other presences.
         case presenceTurnedOn
-        /// The policies have changed.
+        /// The policies of `realtime.messages` have changed.
         case review
     }
 

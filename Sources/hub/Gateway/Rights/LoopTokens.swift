@@ -26,7 +26,7 @@ final class LoopTokens: LoopPart {
 
     private var now: Int64 { home.now }
 
-    /// Forgets verified tokens, because the project's keys have changed.
+    /// Forgets which tokens were verified, because the project's keys have changed.
     func takeKeys() { cache = Self.cache(project) }
 
     private static func cache(_ project: Project) -> TokenCache {

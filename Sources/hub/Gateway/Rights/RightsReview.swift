@@ -16,7 +16,7 @@ struct RightsReview {
     /// Number of failed attempts to find out a channel's rights, by the channel's place.
     private var failures: [UInt32: Int] = [:]
 
-    /// True if the hub will ask about some channel again later.
+    /// True if the hub will ask again later about some channel whose rights could not be found out.
     var continuesLater: Bool { !again.isEmpty }
 
     /// Sets the policies of a new catalog. If they differ from the former ones, begins a review of all channels.

@@ -23,7 +23,7 @@ public final class DemotedPolicies: Sendable {
     }
 
     private let state: Mutex<State>
-    /// Directory of the record; nil if it is not stored.
+    /// Directory in which the record is stored; nil if it is kept in memory only.
     private let directory: (any StorageDirectory)?
     private let writer = BackgroundWriter("demoted")
     private let hasFailed = Atomic<Bool>(false)
@@ -60,7 +60,7 @@ public final class DemotedPolicies: Sendable {
         return state.withLock { $0.keys.contains(key) }
     }
 
-    /// Adds a policy. Returns false if PostgreSQL already decides on it.
+    /// Adds a policy to the record. Returns false if PostgreSQL already decides on it.
     func add(_ policy: PolicyBinding) -> Bool {
         let key = Self.key(of: policy)
         let isNews = state.withLock { state in

@@ -138,7 +138,7 @@ extension Follower {
         }
     }
 
-    /// Makes the follower wait for the bindings of the channel at the place.
+    /// Makes the follower read no further until the bindings of the channel at the place are in the predicate index.
     func holdUpChanges(for place: UInt32) {
         var work = rebinding ?? Rebinding(from: places.upperBound)
         work.await(place)
@@ -402,7 +402,7 @@ extension TableBinding {
     /// True if the hub tells the client about truncations of the table. False for a binding that can see no row.
     var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
 
-    /// True if the binding may see some row of the table.
+    /// True if the policies may let the binding's holder see some row of the table.
     var mayHearOfRows: Bool {
         !isKeptSecret && policy?.rowPolicy.term != .never && (policy == nil || access == .readable)
     }

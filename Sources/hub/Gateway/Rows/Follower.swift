@@ -23,7 +23,7 @@ final class Follower: LoopPart {
     var catchUpChannels: Set<UInt32> = []
     private(set) lazy var policies = HolderPolicies(of: self)
     private(set) lazy var reports = FollowerReports(of: self)
-    /// Progress of binding the channels again; nil if no channel needs it.
+    /// Progress of binding the channels again after a new catalog; nil if that is not under way.
     var rebinding: Rebinding?
     /// Wait for channels whose bindings cannot be placed; nil if the follower does not wait.
     private var heldUp: BindingStall?

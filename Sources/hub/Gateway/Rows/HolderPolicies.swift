@@ -17,7 +17,7 @@ final class HolderPolicies {
     unowned let follower: Follower
     /// Holders of the channels that need policies.
     private var holders = HolderTable()
-    /// True if a timer for `unwindingIsDue` is running.
+    /// True if a timer is running at whose end `unwindingIsDue` is called.
     private var isUnwindTimed = false
 
     init(of follower: Follower) { self.follower = follower }

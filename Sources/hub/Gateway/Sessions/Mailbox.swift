@@ -24,7 +24,7 @@ public enum Mail: Sendable {
     case evaluated(follower: UInt32, holder: UInt32, ticket: UInt64, [AskedTerm: AskedAnswer]?)
     /// PostgreSQL's answers to questions that fill membership sets with keys.
     case filled(follower: UInt32, [(filling: MembershipFilling, answer: MembershipFill)])
-    /// From now on, only PostgreSQL decides about the rows of some policy, because it contradicted the hub.
+    /// PostgreSQL alone decides about the rows of some policy from now on, because it contradicted the hub.
     case demoted
     /// Broadcasts from channels of another loop.
     case broadcasts(TurnBroadcasts)

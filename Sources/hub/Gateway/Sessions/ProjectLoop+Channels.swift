@@ -73,7 +73,7 @@ extension ProjectLoop {
         if session.channels.isEmpty { clients.requests.watchIdleness(session) }
     }
 
-    /// Adds to the number of channels or feeds in the metrics.
+    /// Adds `change` to the number of channels or feeds in the metrics, depending on what the channel is.
     func count(_ channel: Channel, _ change: Int64) {
         switch channel.recipient {
         case .client: metrics.channels.add(change)
@@ -81,7 +81,7 @@ extension ProjectLoop {
         }
     }
 
-    /// Returns the channel at the place; nil if it is not of that generation.
+    /// Returns the channel at the place; nil if another channel has taken that place since.
     func channel(_ place: UInt32, _ generation: UInt32) -> Channel? {
         guard let channel = channels[place], TimerToken.cut(channel.id.incarnation) == generation else { return nil }
         assert(channel.place == place, "a channel lies at its place")

@@ -22,7 +22,7 @@ final class ProjectLoop {
     let mailbox: Mailbox<Mail>
     /// Live follower, which reads at the log's end.
     private(set) lazy var live = Follower(of: self, number: 0)
-    /// Channels of this loop, by place.
+    /// Channels of this loop, each at an index that is called its place.
     var channels = Slots<Channel>()
     private var isLookingAgain = false
     /// Reason why the live follower cannot read the log, as it last reported to the project; nil if it can.

@@ -13,7 +13,7 @@ final class Session {
         /// The hub reads the next request. `scanned` bytes have already been searched for the end of the request's
         /// head.
         case request(scanned: Int)
-        /// The hub has refused the request, and will send the refusal after a pause.
+        /// The hub has decided to refuse the request, and will send the refusal after a pause.
         case refused(HTTPResponse, toHead: Bool)
         /// The hub reads the request's body.
         case body
@@ -123,9 +123,9 @@ struct SocketUse {
     /// True if the session counts as one of the project's users: it has joined a channel or is joining one.
     var isCounted = false
     var hasJoined = false
-    /// Number of conditions and list values in the filters of all its channels.
+    /// Number of conditions and list values in the filters of all channels of the socket.
     var filterParts = 0
-    /// Bytes of presence that all its channels track.
+    /// Number of bytes of presence that all channels of the socket track.
     var presenceBytes = 0
     /// Pause of the session's filters after they took too much work. Until it ends, channels with filters receive no
     /// changes.
@@ -140,7 +140,7 @@ struct SocketUse {
 struct MessageRefs {
     /// Number of the first numbered message; 0 if there was none.
     private(set) var first: UInt32 = 0
-    /// Highest number so far; 0 if there was none.
+    /// Highest message number so far; 0 if there was none.
     private(set) var last: UInt32 = 0
 
     /// Records the ref of a client's message. A ref that is not a positive number is ignored. The bytes are as

@@ -5,12 +5,12 @@ import Net
 enum TimerToken: Equatable {
     case request(ConnectionID)
     case expiry(channel: ChannelPlace, generation: UInt32)
-    /// Sends a refusal after its pause.
+    /// Sends the refusal of a request after its pause.
     case refusal(UInt32)
     case join(channel: ChannelPlace, generation: UInt32)
     /// Asks the catalog again about a channel's bindings.
     case bind(channel: ChannelPlace, generation: UInt32)
-    /// Runs another turn of a project's followers.
+    /// Runs another turn of a project's followers, which read the log.
     case reread(ChannelPlace)
     /// Ends a channel's pause between loss reports.
     case loss(channel: ChannelPlace, generation: UInt32)
@@ -18,9 +18,9 @@ enum TimerToken: Equatable {
     case lack(channel: ChannelPlace, generation: UInt32)
     /// Checks if fewer changes wait for PostgreSQL's answers.
     case space(ChannelPlace)
-    /// Checks if the log has everything that membership sets were filled with.
+    /// Checks if the log now has all transactions in the answers with which PostgreSQL fills membership sets.
     case unwind(ChannelPlace)
-    /// Checks again if database messages arrive for a channel.
+    /// Checks again if the hub receives messages that PostgreSQL broadcasts, for a channel that wants to know.
     case ready(channel: ChannelPlace, generation: UInt32)
     /// Ends the pause in which the loop reads no large messages.
     case largeInput

@@ -227,7 +227,7 @@ final class LoopPresence: LoopPart {
         }
     }
 
-    /// Sends this turn's changes to the other loops.
+    /// Sends this turn's presence changes to the other loops.
     func passOn() {
         let changes = replica.takeChanges()
         guard !changes.isEmpty else { return }

@@ -105,7 +105,7 @@ extension LoopTalk {
 }
 
 extension ArchivedMessage {
-    /// Calls `body` with the message as a broadcast.
+    /// Calls `body` with the archived message as a broadcast.
     func read(isReplayed: Bool, _ body: (borrowing Broadcast) -> Void) {
         let (event, id) = (event, id)
         let (form, payload): (BroadcastForm, [UInt8]) =

@@ -7,7 +7,7 @@ struct PresenceReplica: ~Copyable {
     private var refs: PresenceRefs
     private var lastTracker: UInt64 = 0
     private let loop: UInt16
-    /// Changes of this turn that the other loops must receive.
+    /// Presence changes of this turn that the other loops must receive.
     private var changes: [PresenceChange] = []
 
     init(loop: Int) {
@@ -24,7 +24,7 @@ struct PresenceReplica: ~Copyable {
 
     mutating func note(_ change: PresenceChange) { changes.append(change) }
 
-    /// Removes and returns the changes since the last call.
+    /// Removes and returns the presence changes since the last call.
     mutating func takeChanges() -> [PresenceChange] {
         defer { changes = [] }
         return changes

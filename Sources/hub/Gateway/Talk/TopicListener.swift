@@ -51,7 +51,7 @@ struct Conversation {
     var topic: TopicID?
     /// Place among the topic's members; nil until the join is answered or past messages are searched.
     var place: TopicPlace?
-    /// State that only some channels need; nil until it is needed.
+    /// State of the channel that only some channels need; nil until it is needed.
     private(set) var details: ConversationDetails?
 
     init(_ options: Options) { self.options = options }
@@ -70,7 +70,7 @@ struct Conversation {
 final class ConversationDetails {
     enum WriteRights {
         case unknown
-        /// The hub has asked for the rights. Messages of the channel wait for the answer.
+        /// The hub has asked for the rights to write. Messages of the channel wait for the answer.
         case asked(ticket: UInt64)
         /// The channel has another token, whose rights are not known yet. New messages wait until they are known.
         case held(PendingWrites)
