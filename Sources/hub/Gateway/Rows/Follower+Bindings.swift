@@ -402,7 +402,7 @@ extension TableBinding {
     /// True if the hub tells the client about truncations of the table. False for a binding that can see no row.
     var hearsOfTruncation: Bool { operations.contains(.delete) && mayHearOfRows }
 
-    /// True if the policies may let the binding's holder see some row of the table.
+    /// True if privileges and policies may let the holder of the binding see some row of the table.
     var mayHearOfRows: Bool {
         !isKeptSecret && policy?.rowPolicy.term != .never && (policy == nil || access == .readable)
     }
