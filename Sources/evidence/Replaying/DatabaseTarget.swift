@@ -11,13 +11,14 @@ public final class DatabaseTarget: ReplayTarget {
     private var tables: [TableName: TargetTable] = [:]
     private var statements: [UInt64: RowStatements] = [:]
     private var mark: ReplayMark?
+    /// Names of the prepared statements that the connection already has.
     private var prepared: Set<String> = []
     /// Statements that were not sent to PostgreSQL yet.
     private var queue: [Queued] = []
     /// Total size in bytes of the statements in `queue`.
     private var queuedBytes = 0
-    /// Tables that one TRUNCATE statement must empty together, because they may refer to each other, and the change
-    /// that asked for it.
+    /// Tables that the next TRUNCATE statement must empty together, because they may refer to each other. `change` is
+    /// the first of their truncations in the log.
     private var emptied: (tables: [TableName], change: RecordedChange)?
 
     private struct Queued {
@@ -43,7 +44,7 @@ public final class DatabaseTarget: ReplayTarget {
         try connection.execute("SET session_replication_role = replica")
     }
 
-    /// Returns texts with the reasons why this database cannot take the plan's changes; empty if it can.
+    /// Returns the reasons, as texts, why this database cannot take the plan's changes; empty if it can.
     public func obstacles(_ plan: ReplayPlan) throws(PostgresError) -> [String] {
         var found: [String] = []
         for table in plan.tables {
@@ -101,11 +102,13 @@ public final class DatabaseTarget: ReplayTarget {
         if queue.count >= Limits.maximumReplayStatements || queuedBytes >= Limits.maximumReplayBytes { try send() }
     }
 
+    /// Adds a table to `emptied`. Queues the earlier TRUNCATE statement first if this table cannot join it.
     private func empty(_ table: TableName, _ change: RecordedChange) {
         if let emptied, emptied.tables.contains(table) || emptied.change.options != change.options { sayEmptied() }
         emptied = ((emptied?.tables ?? []) + [table], emptied?.change ?? change)
     }
 
+    /// Queues the TRUNCATE statement for the tables in `emptied`, if there are any.
     private func sayEmptied() {
         guard let (tables, change) = emptied else { return }
         emptied = nil
@@ -171,6 +174,7 @@ public final class DatabaseTarget: ReplayTarget {
         }
     }
 
+    /// Makes a conflict of an error of PostgreSQL. Rethrows the error if it is not about one statement.
     private func conflict(_ error: PostgresError, at offset: UInt64, _ table: TableName?) throws -> ReplayConflict {
         guard !error.isConnectionLost, let state = error.sqlState else { throw error }
         // Errors of these classes (constraints, names) contain no values of rows. Other errors may contain some.

@@ -166,7 +166,7 @@ struct BroadcastChange {
         JSONText.appendString(value, to: &writer)
     }
 
-    /// Appends the values as a JSON object. Leaves unknown values out.
+    /// Appends values as a JSON object, each under the name of its column. Leaves unknown values out.
     private func append(_ values: [(Int, RowValue?)], to writer: inout ByteWriter) {
         writer.append("{")
         var isFirst = true

@@ -1,4 +1,4 @@
-/// Schedule of a replay: computes from the commit times how long each transaction has to wait.
+/// Schedule of a replay: computes from the commit times how long the replay has to wait before each transaction.
 public struct Pacer: Sendable {
     public enum Speed: Sendable, Equatable {
         /// A multiple of the original speed.
@@ -15,8 +15,8 @@ public struct Pacer: Sendable {
 
     public init(_ speed: Speed) { self.speed = speed }
 
-    /// Returns the nanoseconds from `now` until the transaction with this commit time is due. If the replay is late,
-    /// returns 0, and so for the following transactions until the delay is made up.
+    /// Returns the nanoseconds from `now` (monotonic) until the transaction with this commit time is due; 0 if the
+    /// replay is late.
     public mutating func wait(for commit: Int64, now: UInt64) -> UInt64 {
         guard case .times = speed else { return 0 }
         guard let begin else {
@@ -30,8 +30,8 @@ public struct Pacer: Sendable {
     /// Shifts the schedule by the nanoseconds for which the user paused the replay.
     public mutating func heldUp(for nanoseconds: UInt64) { begin?.played += nanoseconds }
 
-    /// Returns the nanoseconds between two commits at this speed. Returns 0 if the second commit time is earlier, which
-    /// can happen.
+    /// Returns the time between two commits at this speed, in nanoseconds. Commit times are in microseconds since 1970.
+    /// Returns 0 if the second commit time is earlier: commits are not always in the order of their times.
     public func nanoseconds(from first: Int64, to commit: Int64) -> UInt64 {
         guard case .times(let factor) = speed, commit > first else { return 0 }
         return UInt64(min(Double(commit - first) * 1000 / factor, 1e18))

@@ -12,7 +12,8 @@ public struct Player: ~Copyable {
         public var speed = Pacer.Speed.original
         /// True if the player asks the user before each transaction.
         public var steps = false
-        /// Conditions on rows. The player asks the user before each transaction with a row that meets one of them.
+        /// Conditions on rows. The player asks the user before each transaction that has a row for which one of them is
+        /// true.
         public var pause: [RowCondition] = []
         public var skipsConflicts = false
 
@@ -21,7 +22,8 @@ public struct Player: ~Copyable {
 
     public enum Answer: Sendable {
         case next
-        /// Continue, and do not ask before each transaction any more.
+        /// Play this transaction, and do not ask before every transaction any more. The player still asks if a
+        /// condition of `pause` is met.
         case goOn
         case stop
     }
@@ -31,8 +33,8 @@ public struct Player: ~Copyable {
         public var time: any TimeSource = KernelTime()
         public var rest: (UInt64) -> Void = { BackgroundThread.rest(nanoseconds: $0) }
         public var isInterrupted: () -> Bool = { false }
-        /// Asks the user whether to play the transaction of the mark. `isStep` is true if the player asks before each
-        /// transaction, and false if a condition of `pause` is met.
+        /// Asks the user whether to play the transaction with this mark. `isStep` is false if the transaction meets a
+        /// condition of `pause`. It is true if the player asks only because it asks before every transaction (`steps`).
         public var ask: (ReplayMark, _ isStep: Bool) -> Answer = { _, _ in .next }
         public var note: (ReplayReport) -> Void = { _ in }
 
@@ -111,6 +113,8 @@ public struct Player: ~Copyable {
 
     // MARK: Transactions
 
+    /// Begins the transaction of a change, at the time when it is due. Returns false if the user or a conflict stops
+    /// the replay.
     private mutating func begin(_ change: RecordedChange) throws -> Bool {
         let mark = ReplayMark(change, tag: request.tag)
         report.next = change.offset
@@ -122,6 +126,7 @@ public struct Player: ~Copyable {
         return try attempt { target in try target.begin(mark) }
     }
 
+    /// Commits the transaction that is being played, if there is one. Returns false if a conflict stops the replay.
     @discardableResult
     private mutating func finish() throws -> Bool {
         guard case .playing(_, let changes) = stage else {
@@ -165,6 +170,7 @@ public struct Player: ~Copyable {
 
     // MARK: Turns
 
+    /// Waits until the transaction is due, and asks the user if necessary. Returns false if the user stops the replay.
     private mutating func waitForTurn(of mark: ReplayMark) throws -> Bool {
         let isPause = try pauses.isPause(at: mark)
         if steps || isPause {
@@ -188,11 +194,12 @@ public struct Player: ~Copyable {
         }
     }
 
-    /// Nanoseconds after which a waiting player checks again whether the user interrupts it.
+    /// Nanoseconds after which a waiting player checks again whether the user has interrupted it.
     private static let longestRest: UInt64 = 100_000_000
 }
 
-/// Search for the next transaction with a row that meets a condition. It reads the log ahead of the player.
+/// Search for the next transaction with a row that meets a condition of `Player.Settings.pause`. It reads the log ahead
+/// of the player.
 struct PauseFinder: ~Copyable {
     private var reader: HistoryReader
     private var next: RecordedChange?
@@ -206,6 +213,8 @@ struct PauseFinder: ~Copyable {
         reader = try HistoryReader(log, query)
     }
 
+    /// True if the transaction with this mark has a row that meets a condition. The marks must be given in the order of
+    /// the log.
     mutating func isPause(at mark: ReplayMark) throws -> Bool {
         while !isAtEnd, (next?.offset ?? 0) < mark.offset || next == nil {
             guard let item = try reader.next() else {

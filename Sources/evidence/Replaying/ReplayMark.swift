@@ -4,7 +4,7 @@ import History
 
 /// Origin of a replayed transaction: its place in the log, and the replay's name.
 public struct ReplayMark: Sendable, Equatable {
-    /// Prefix of the WAL messages that contain marks.
+    /// Prefix of the WAL messages in which `DatabaseTarget` writes the marks.
     public static let prefix = "tidewire.replay"
 
     public var offset: UInt64

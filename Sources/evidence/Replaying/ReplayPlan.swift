@@ -5,20 +5,21 @@ import History
 /// Selection of the changes in the log that a replay repeats.
 public struct ReplayRequest: Sendable {
     public var query: HistoryQuery
-    /// Name in the target by name in the log, for tables whose names differ.
+    /// Names that tables have in the target, by their names in the log. Only tables whose names differ are in it.
     public var names: [TableName: TableName] = [:]
     public var tag = ""
 
     public init(_ query: HistoryQuery) { self.query = query }
 
+    /// Returns the name that a table of the log has in the target.
     func target(of table: TableName) -> TableName { names[table] ?? table }
 
-    /// True if the replay skips rows of the table. Rows of `realtime.messages` would be broadcast again in the target,
-    /// so the replay includes them only if the query names tables.
+    /// True if the replay skips the table's rows. These are rows of `realtime.messages`, which the target would
+    /// broadcast again. The replay includes them only if the query names tables.
     func leavesOut(_ relation: Relation) -> Bool { MessageTable.holds(relation) && query.tables.isEmpty }
 }
 
-/// Summary of a window of the log, made by reading it once: everything that its replay will do.
+/// Summary of everything that a replay will do, made by reading its window of the log once.
 public struct ReplayPlan: Sendable {
     public struct Counts: Sendable, Equatable {
         public var inserts: UInt64 = 0
@@ -43,7 +44,7 @@ public struct ReplayPlan: Sendable {
         public let source: TableName
         public let target: TableName
         public var counts = Counts()
-        /// All schemas that the table has in the window, each with the indexes of its masked columns.
+        /// All schemas that the table has in the window of the log, each with the indexes of its masked columns.
         public var relations: [(relation: RecordedRelation, masked: Set<Int>)] = []
         /// Names of the columns whose values are masked.
         public var maskedColumns: [String] = []
@@ -52,16 +53,19 @@ public struct ReplayPlan: Sendable {
     /// Tables in the order in which they first occur in the window.
     public private(set) var tables: [Table] = []
     public private(set) var transactions: UInt64 = 0
+    /// Number of messages in the window that belong to no table (`pg_logical_emit_message`). The replay skips them.
     public private(set) var messages: UInt64 = 0
+    /// Number of changes of `realtime.messages` that the replay skips.
     public private(set) var messageRows: UInt64 = 0
     /// Number of changes whose values were removed by `tidewire log forget`, so that they cannot be replayed.
     public private(set) var forgotten: UInt64 = 0
     public private(set) var gaps: [RecordedGap] = []
-    /// Offsets of the first and the last change; nil if there is none.
+    /// Offsets of the first and the last change that the replay repeats; nil if there is none.
     public private(set) var offsets: ClosedRange<UInt64>?
-    /// Earliest and latest commit time, in microseconds since 1970; nil if there is no change.
+    /// Earliest and latest commit time of the changes, in microseconds since 1970; nil if there is no change.
     public private(set) var times: ClosedRange<Int64>?
-    /// Query of the request, which the replay uses. If the request has no end, it ends at the present end of the log.
+    /// Query that selects the changes of the replay. It is that of the request; if that has no end, it ends where the
+    /// log ended when the plan was made.
     public let query: HistoryQuery
     private var places: [TableName: Int] = [:]
 
@@ -130,7 +134,7 @@ public struct ReplayPlan: Sendable {
 }
 
 extension TransactionInfo {
-    /// True if both belong to the same transaction. A large transaction is logged in several parts, each with its own
-    /// information.
+    /// True if both describe the same transaction. A large transaction is logged in several parts, each with its own
+    /// `TransactionInfo`.
     func isSame(as other: TransactionInfo) -> Bool { commitLSN == other.commitLSN && xid == other.xid }
 }

@@ -1,9 +1,9 @@
-/// Progress of a replay, and the reason of its end.
+/// Progress of a replay, and the reason why it ended.
 public struct ReplayReport: Sendable, Equatable {
     public enum End: Sendable, Equatable {
         case whole
         case interrupted
-        /// The user stopped the replay at a question.
+        /// The user answered a question of the player with "stop".
         case stopped
         case conflict
     }
@@ -13,9 +13,10 @@ public struct ReplayReport: Sendable, Equatable {
     public var changes: UInt64 = 0
     /// Number of transactions that the player skipped because of a conflict.
     public var skipped: UInt64 = 0
-    /// First conflicts; at most `mostConflicts` are kept.
+    /// The first conflicts of the replay. At most `mostConflicts` are kept.
     public private(set) var conflicts: [ReplayConflict] = []
-    /// Offset at which the transaction begins that was begun last and not committed; nil if the last one was committed.
+    /// Offset in the log at which the uncommitted transaction begins; nil if the last transaction was committed. A
+    /// later replay can continue there.
     public var next: UInt64?
 
     /// Maximum number of conflicts that are kept.

@@ -4,6 +4,7 @@ import History
 /// as a whole or not at all. A hub as the target may accept only a part of a large transaction.
 public protocol ReplayTarget: AnyObject {
     func begin(_ mark: ReplayMark) throws
+    /// Repeats a change in the transaction that `begin` has begun.
     func take(_ change: RecordedChange) throws
     func commit() throws
     func rollBack()

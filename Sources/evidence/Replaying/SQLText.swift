@@ -27,16 +27,16 @@ public enum SQLText {
     public static func name(_ table: TableName) -> String { name(table.schema) + "." + name(table.name) }
 }
 
-/// Statements that write rows of one table of the log to a table of the target. How each column is used is decided
-/// once.
+/// Builder of SQL statements that write rows of one table of the log to a table of the target. It finds the target's
+/// columns once, when it is made.
 public struct RowStatements: Sendable {
     public let source: Relation
     public let target: TargetTable
     private let table: String
-    /// Columns of the target, in the order of the log's columns; nil for a column whose name the target table does not
-    /// have.
+    /// Column of the target for each column of the log's table; nil if the target table has no column of that name.
     private let columns: [TargetTable.Column?]
     private let names: [String]
+    /// Indexes of the key columns in the log's table; empty if it has no key.
     private let key: [Int]
 
     public init(of source: Relation, into target: TargetTable) {
@@ -48,7 +48,9 @@ public struct RowStatements: Sendable {
         key = source.keyColumns
     }
 
-    /// Returns texts with the reasons why rows of this table cannot be written to the target; empty if they can.
+    /// Returns the reasons, as texts, why rows of this table cannot be written to the target; empty if they can.
+    ///
+    /// - Parameter isMasked: returns true if the column at this index is masked in the log.
     public func obstacles(hiding isMasked: (Int) -> Bool) -> [String] {
         source.columns.indices.compactMap { index in
             let name = SQLName.quoted(source.columns[index].name)
@@ -62,7 +64,7 @@ public struct RowStatements: Sendable {
 
     // MARK: Values
 
-    /// Returns a value as an SQL literal; nil if the value is unknown.
+    /// Returns a value of the log as an SQL literal for a column of the target; nil if the log does not have the value.
     private func literal(_ value: RowValue, _ column: TargetTable.Column) -> String? {
         switch value {
         case .unchanged, .binary: nil
@@ -88,7 +90,8 @@ public struct RowStatements: Sendable {
         return heading(names) + "(" + values.joined(separator: ", ") + ")"
     }
 
-    /// Returns the names of the columns that can be set, and their values as literals.
+    /// Returns the names of the target's columns that an INSERT statement can set for this row, and the values as SQL
+    /// literals.
     public func insertable(_ row: [RowValue]) -> (names: [String], values: [String]) {
         var (given, values): ([String], [String]) = ([], [])
         for index in row.indices {
@@ -106,6 +109,7 @@ public struct RowStatements: Sendable {
         "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
     }
 
+    /// Returns an UPDATE statement for a change; nil if the log does not show which row it changed.
     public func update(_ change: RecordedChange) -> String? {
         guard let place = place(of: change) else { return nil }
         var settings: [String] = []
@@ -120,12 +124,13 @@ public struct RowStatements: Sendable {
         return "UPDATE \(table) SET \(settings.joined(separator: ", ")) WHERE \(place)"
     }
 
+    /// Returns a DELETE statement for a change; nil if the log does not show which row it deleted.
     public func delete(_ change: RecordedChange) -> String? {
         place(of: change).map { "DELETE FROM \(table) WHERE \($0)" }
     }
 
-    /// Returns a condition that finds the row by its key before the change. Without a key it compares all known values.
-    /// Nil if no value is known.
+    /// Returns an SQL condition that finds the changed row in the target by its key before the change. If the table has
+    /// no key, it compares all values that the log has. Nil if the log has none.
     private func place(of change: RecordedChange) -> String? {
         if key.isEmpty { return wholeRow(change) }
         let values = change.oldKey ?? change.key.map(\.value)
@@ -138,7 +143,8 @@ public struct RowStatements: Sendable {
         return conditions.joined(separator: " AND ")
     }
 
-    /// Returns a condition that finds exactly one of several equal rows, which a table without a key may have.
+    /// Returns an SQL condition that compares all values that the log has of the row. A table without a key may have
+    /// several equal rows; the condition finds exactly one of them.
     private func wholeRow(_ change: RecordedChange) -> String? {
         var conditions: [String] = []
         for index in change.old.indices {
@@ -152,6 +158,7 @@ public struct RowStatements: Sendable {
         return "(tableoid, ctid) = (\(found))"
     }
 
+    /// Returns an SQL condition by which a column has a value. `literal` is that value as an SQL literal.
     private func condition(_ name: String, _ value: RowValue, _ literal: String, _ type: TargetType) -> String {
         if literal == "NULL" { return name + " IS NULL" }
         // A stand-in for a masked value may be written differently than PostgreSQL writes it, so values are compared. A
@@ -165,7 +172,7 @@ public struct RowStatements: Sendable {
 }
 
 extension RowStatements {
-    /// Returns one TRUNCATE statement for tables that were truncated together.
+    /// Returns one TRUNCATE statement for several tables, which were truncated together in the source.
     public static func truncate(_ tables: [TableName], cascades: Bool, restartsIdentity: Bool) -> String {
         "TRUNCATE " + tables.map(SQLText.name).joined(separator: ", ")
             + (restartsIdentity ? " RESTART IDENTITY" : "") + (cascades ? " CASCADE" : "")

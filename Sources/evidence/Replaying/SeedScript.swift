@@ -2,8 +2,8 @@ import Change
 import EventLog
 import History
 
-/// SQL script that fills a database with the rows that the log knows at one of its positions. Values are masked as the
-/// log was opened.
+/// SQL script that fills a database with the rows that existed at a position of the log, so far as the log has them.
+/// Values are masked if the log was opened with masking.
 public struct SeedScript {
     public struct Report: Sendable, Equatable {
         public var tables = 0
@@ -17,8 +17,8 @@ public struct SeedScript {
         public var mostRows = 1_000_000
         /// True if triggers and foreign keys stay active while the script runs.
         public var keepsTriggersActive = false
-        /// References between tables, and where they are known from. If nil, they are guessed from the names of
-        /// columns.
+        /// References between tables, by which the script orders the tables, and the source that states them. If nil,
+        /// the script guesses references from the names of columns.
         public var references: (list: [TableOrder.Reference], source: TableOrder.Source)?
 
         public init() {}
@@ -37,14 +37,16 @@ public struct SeedScript {
         self.settings = settings
     }
 
-    /// Statements at the beginning that make each session read the values in the same way.
+    /// First statements of the script. They set what determines how PostgreSQL reads the values as text.
     private static let head = [
         "BEGIN;", "SET LOCAL client_encoding = 'UTF8';", "SET LOCAL DateStyle = ISO;",
         "SET LOCAL IntervalStyle = postgres;", "SET LOCAL lc_monetary = 'C';", "SET LOCAL TimeZone = 'UTC';",
     ]
+    /// Statements for a script during which triggers and foreign keys stay active.
     private static let acting = [
         "-- Triggers and foreign keys act: those that can wait do so until the end.", "SET CONSTRAINTS ALL DEFERRED;",
     ]
+    /// Statements for a script during which triggers and foreign keys are disabled.
     private static let notActing = [
         "-- Triggers and foreign keys do not act meanwhile.", "SET LOCAL session_replication_role = replica;",
     ]
@@ -119,6 +121,7 @@ public struct SeedScript {
 }
 
 extension TableOrder {
+    /// Lines of text that say how the tables are ordered, for comments in the script.
     fileprivate var words: [String] {
         let known =
             switch source {
@@ -133,13 +136,15 @@ extension TableOrder {
     }
 }
 
-/// Rows that one INSERT statement writes. All rows of a batch set the same columns.
+/// Rows of one table, collected for one INSERT statement. All rows of a batch set the same columns.
 private struct Batch {
     private var heading = ""
     private var rows: [String] = []
     private var bytes = 0
     private var statements: [UInt64: RowStatements] = [:]
+    /// Names of the columns whose value the log does not have in some row.
     private(set) var unknown: Set<String> = []
+    /// Names of the masked columns for whose type `StandIn` has no value.
     private(set) var withoutStandIn: Set<String> = []
 
     private static let mostRows = 500
@@ -161,6 +166,7 @@ private struct Batch {
         return ended
     }
 
+    /// Returns the INSERT statement for the collected rows, and removes them; nil if there are none.
     mutating func take() -> String? {
         defer {
             rows = []
@@ -178,6 +184,7 @@ private struct Batch {
         return made
     }
 
+    /// Records the columns of the row whose values are unknown or have no stand-in.
     private mutating func note(_ row: RowAsOf, _ statements: RowStatements) {
         for (value, column) in zip(row.row, statements.target.columns) {
             switch value {

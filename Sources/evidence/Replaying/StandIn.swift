@@ -2,9 +2,9 @@ import Bytes
 import Change
 import History
 
-/// Replacement for a masked value. For text types it is the mark; for other types it is a valid value that is made from
-/// the mark. Equal values have equal stand-ins within one masking, so that rows still refer to each other. A stand-in
-/// reveals no more about a value than the mark.
+/// Replacement for a masked value, which PostgreSQL accepts for the column's type. It is made from the mark: the tag
+/// that the masking put in place of the value. For text types it is the mark itself. Equal values have equal stand-ins
+/// within one masking, so that rows still refer to each other. A stand-in reveals no more about a value than its mark.
 public enum StandIn {
     /// Description of the stand-ins for users of the program.
     public static let description = """
@@ -13,8 +13,8 @@ public enum StandIn {
         ranges are empty
         """
 
-    /// Returns the stand-in as text that PostgreSQL accepts for the type; nil if the program knows no valid values of
-    /// the type.
+    /// Returns the stand-in for a mark, as text that PostgreSQL accepts for the type; nil if the program has no valid
+    /// values of the type.
     public static func text(of tag: UInt64, for type: TargetType) -> String? {
         switch type {
         case .builtIn(let oid, let modifier): builtIn(tag, oid, modifier)
@@ -28,7 +28,7 @@ public enum StandIn {
         "\"" + element.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : String($0) }.joined() + "\""
     }
 
-    /// Returns the mark as a word without special characters, for types with a syntax of their own.
+    /// Returns the mark as a word without special characters, for types whose text has a syntax, such as `tsvector`.
     private static func word(_ tag: UInt64) -> String { "masked" + Hex.text(tag) }
 
     private static func named(_ tag: UInt64, _ name: String) -> String? {
@@ -74,13 +74,14 @@ public enum StandIn {
         }
     }
 
+    /// Returns the number of decimal places in the type modifier of a `numeric` column.
     private static func scale(_ modifier: Int32) -> Int { max(0, Int((((modifier - 4) & 0x7ff) ^ 1024) - 1024)) }
 
     private static func powerOfTen(_ exponent: Int) -> UInt64 {
         (0..<min(15, max(0, exponent))).reduce(1) { power, _ in power * 10 }
     }
 
-    /// Returns the mark. If the column is too short for it, returns as many of the mark's digits as fit.
+    /// Returns the mark as text. If the mark is longer than the column allows, returns as many of its digits as fit.
     private static func cut(_ tag: UInt64, _ modifier: Int32) -> String {
         let mark = MaskMark.text(tag)
         guard modifier > 4, Int(modifier) - 4 < mark.count else { return mark }
@@ -93,7 +94,7 @@ public enum StandIn {
         return String((0..<count).map { tag >> UInt64($0 % 64) & 1 == 1 ? "1" : "0" })
     }
 
-    /// Returns a time within the fifty years from 1970 on.
+    /// Returns a date, time or interval that is made from the mark and lies within the fifty years after 1970.
     private static func moment(_ tag: UInt64, _ oid: UInt32) -> String {
         let seconds = tag % (50 * 365 * 86_400)
         let text = TimeText.write(Int64(seconds) * 1_000_000, separator: " ")
@@ -122,6 +123,7 @@ public enum StandIn {
         }
     }
 
+    /// Returns hexadecimal digits in pairs with colons between them, as in a MAC address.
     private static func pairs(_ digits: Substring) -> String {
         var rest = digits
         var pairs: [Substring] = []

@@ -14,9 +14,9 @@ public struct TableOrder: Sendable {
         }
     }
 
-    /// Source from which the references are known.
+    /// Source that states the references: the catalog in the log, the database, or only the names of columns.
     public enum Source: Sendable, Equatable {
-        /// The catalog, as it is recorded in the log.
+        /// The catalog, as the hub recorded it in the log.
         case log
         case database
         /// Only the names of columns, which look like references to other tables.
@@ -24,7 +24,7 @@ public struct TableOrder: Sendable {
     }
 
     public let source: Source
-    /// All tables, each once.
+    /// All tables in their order. Each occurs once.
     public private(set) var tables: [TableName] = []
     /// Groups of tables that refer to each other in a circle, so that none of them can be first. In the order of
     /// `tables`.
@@ -57,16 +57,23 @@ public struct TableOrder: Sendable {
     }
 }
 
-/// Tarjan's algorithm, which finds groups of tables that refer to each other in a circle. A group is found after the
-/// groups to which it refers.
+/// Tarjan's algorithm, which finds groups of tables that refer to each other in a circle. Each table is an index in the
+/// list of tables. The search finds a group after the groups to which it refers.
 private struct CircleSearch {
+    /// For each table, the indexes of the tables to which it refers.
     private let referenced: [[Int]]
-    /// Number of each table in the order of the visits; nil if it was not visited yet.
+    /// Tarjan's index of each table: its place in the order in which the search first reached the tables. Nil while the
+    /// table is unvisited.
     private var numbers: [Int?]
+    /// Tarjan's low link of each table: the smallest index in `numbers` that the search has reached from it among the
+    /// tables in `open`.
     private var lowest: [Int]
+    /// True for each table that is in `open`.
     private var isOpen: [Bool]
+    /// Tarjan's stack: visited tables whose group is not known yet.
     private var open: [Int] = []
     private var count = 0
+    /// Groups that the search has found, each a list of tables. A table outside of all circles is a group by itself.
     private(set) var groups: [[Int]] = []
 
     init(_ tables: [TableName], _ references: [TableOrder.Reference]) {
@@ -84,7 +91,8 @@ private struct CircleSearch {
         isOpen = [Bool](repeating: false, count: tables.count)
     }
 
-    /// Visits a table and the tables to which it refers. The recursion is as deep as the longest chain of references.
+    /// Visits the table at this index and the tables to which it refers. The recursion is as deep as the longest chain
+    /// of references.
     mutating func visit(_ place: Int) {
         guard numbers[place] == nil else { return }
         let number = count

@@ -27,7 +27,7 @@ public struct TargetCatalog {
         return TargetTable(name: name, columns: columns)
     }
 
-    /// Returns the types of the table's columns, including their element types and the base types of domains.
+    /// Returns the types of the table's columns. Includes the element types of arrays and the base types of domains.
     private func types(of table: TableName) throws(PostgresError) -> TypeRows {
         let rows = try connection.query(
             """
@@ -46,19 +46,20 @@ public struct TargetCatalog {
     }
 }
 
-/// Types of a table's columns, by OID.
+/// Rows about the types of a table's columns, by each type's OID as text.
 private struct TypeRows {
     private struct Row {
         var name: String
         /// OID of a domain's base type; nil if the type is not a domain.
         var base: String?
-        /// Length or precision that a domain sets for its base type.
+        /// Type modifier (length or precision) that a domain sets for its base type; -1 if none.
         var modifier: Int32
         var element: String?
         var labels: [String]
     }
 
     private var rows: [String: Row] = [:]
+    /// Maximum number of domains and arrays within each other that the program follows.
     private static let deepest = 16
 
     init(_ answer: Rows) {
@@ -73,8 +74,10 @@ private struct TypeRows {
         }
     }
 
+    /// Returns the OID, or nil for 0, by which PostgreSQL's catalog means "none".
     private static func known(_ oid: String?) -> String? { oid == "0" ? nil : oid }
 
+    /// Returns the type with this OID. A domain becomes its base type with the domain's modifier.
     func type(_ oid: String, modifier: Int32, depth: Int = 0) -> TargetType {
         guard let row = rows[oid], let number = UInt32(oid), depth < Self.deepest else {
             return .named("", modifier: modifier)

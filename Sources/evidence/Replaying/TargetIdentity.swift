@@ -50,8 +50,8 @@ public struct TargetIdentity: Sendable {
         self.doubts = doubts
     }
 
-    /// True if the database has a table with the oid and the name of a table in the log. A server assigns each oid
-    /// once, so such a database is the source or was copied from it.
+    /// True if a table of the database has the same oid and name as a table of the log. A server assigns each oid once,
+    /// so such a database is the log's source or was copied from it.
     private static func hasSameTables(_ connection: Connection, _ log: HistoryLog) throws -> Bool {
         let tables = try log.relations().map(\.relation)
         guard !tables.isEmpty else { return false }

@@ -9,7 +9,7 @@ public struct TargetTable: Sendable, Hashable {
     public struct Column: Sendable, Hashable {
         public var name: String
         public var type: TargetType
-        /// True if only PostgreSQL can compute the column's value.
+        /// True for a generated column, to which no statement may assign a value.
         public var isGenerated: Bool
         /// True for an identity column that accepts values only with OVERRIDING SYSTEM VALUE.
         public var isAlwaysIdentity: Bool
@@ -39,8 +39,8 @@ public struct TargetTable: Sendable, Hashable {
 }
 
 extension TargetTable {
-    /// Derives the table from the log alone. Of user-defined types only the names are then known, and generated columns
-    /// are not recognized.
+    /// Derives the table from its description in the log. The log has only the names of user-defined types, and does
+    /// not show which columns are generated.
     public init(_ relation: Relation) {
         self.init(
             name: TableName(schema: relation.schema, name: relation.name),

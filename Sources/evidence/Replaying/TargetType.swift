@@ -7,7 +7,7 @@ public indirect enum TargetType: Sendable, Hashable {
     /// A type of an extension, or a user-defined type, by its name.
     case named(String, modifier: Int32)
 
-    /// Maximum number of characters of a value; nil if there is no limit.
+    /// Maximum number of characters in a value of this type; nil if there is no limit.
     var characters: Int? {
         guard case .builtIn(let oid, let modifier) = self, oid == Self.varchar || oid == Self.blankPadded, modifier > 4
         else { return nil }
