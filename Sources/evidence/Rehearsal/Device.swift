@@ -5,7 +5,7 @@ import Foundation
 import System
 import WebSocket
 
-/// A change that a device received.
+/// A row change that a device of the rehearsal received.
 public struct Heard: Sendable, Equatable {
     public var device: String
     public var topic: String
@@ -14,12 +14,12 @@ public struct Heard: Sendable, Equatable {
     public var row: Int
 }
 
-/// Error of a rehearsal in which a device does not see what the script expects.
+/// Error that ends a rehearsal: a device did not receive what the script of the incident expects.
 public struct RehearsalError: Error, Sendable, CustomStringConvertible {
     public let description: String
 }
 
-/// A client device of the script: a socket to the hub, its channels, and the changes that it received.
+/// A client device in the script of an incident: a socket to the hub, its channels, and the changes that it received.
 ///
 /// Only one thread at a time uses a device. Its calls block until the expected message arrives.
 final class Device: @unchecked Sendable {
@@ -31,8 +31,9 @@ final class Device: @unchecked Sendable {
 
     struct Channel {
         var topic: String
-        /// Bindings as a JSON text, in the form that clients send.
+        /// Bindings (entries of `postgres_changes`) as a JSON text, in the form that clients send.
         var bindings: String
+        /// Ref of the message that joined the channel, which later messages of the channel repeat.
         var joinedBy = ""
     }
 
@@ -48,9 +49,13 @@ final class Device: @unchecked Sendable {
     private let inflater = Inflater()
     private var unread: [UInt8] = []
     private var lastRef = 0
+    /// Payloads of the hub's replies, by the ref of the message that each reply answers.
     private var replies: [String: [String: Any]] = [:]
+    /// Topics for which the hub has said that it sends all changes from now on.
     private var promised: Set<String> = []
+    /// Last position in the log that the hub sent, by topic.
     private var positions: [String: String] = [:]
+    /// True if the hub has closed the socket.
     private var hasEnded = false
 
     private static let patienceMilliseconds: Int32 = 180_000
@@ -104,7 +109,8 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    /// Waits until the device has read everything that the hub has sent so far, and the hub knows it.
+    /// Waits until the device has read everything that the hub has sent so far, and its acknowledgement has reached the
+    /// hub.
     func catchUp() throws {
         // The hub's ping follows the messages that it has sent. The device answers the ping before it reads the reply
         // to the second heartbeat.
@@ -170,6 +176,8 @@ final class Device: @unchecked Sendable {
         try listen("its subscription to \(topic)") { promised.contains(topic) }
     }
 
+    /// Sends a message of the client protocol, and returns its ref. `joinedBy` is the ref of the channel's join
+    /// message.
     private func push(_ topic: String, _ event: String, _ payload: String, joinedBy: String?) throws -> String {
         lastRef += 1
         let join = joinedBy.map { "\"\($0)\"" } ?? "null"
@@ -199,6 +207,8 @@ final class Device: @unchecked Sendable {
 
     // MARK: Receiving
 
+    /// Reads messages until `isDone` returns true. `what` names the expected message for the error if it does not
+    /// arrive.
     private func listen(_ what: String, until isDone: () -> Bool) throws {
         try read()
         while !isDone() {
@@ -223,7 +233,7 @@ final class Device: @unchecked Sendable {
         }
     }
 
-    /// Handles the complete frames that have arrived.
+    /// Handles the complete frames in `unread`, and answers pings.
     private func read() throws {
         var offset = 0
         var answers: [[UInt8]] = []

@@ -8,7 +8,7 @@ public struct IncidentStage {
     public var connection: Connection
     /// Secret with which the hub verifies tokens.
     public var secret: String
-    /// Returns the hub's present port.
+    /// Returns the port on which the hub listens now. A restarted hub may have another one.
     public var port: () -> UInt16
     /// Stops the hub, calls `meanwhile`, and starts the hub again.
     public var deploy: (_ meanwhile: () throws -> Void) throws -> Void
@@ -27,7 +27,7 @@ public struct IncidentStage {
     }
 }
 
-/// A step of the incident. `time` is in microseconds since 1970.
+/// A step of a played incident, for its report. `time` is in microseconds since 1970.
 public struct IncidentStep: Sendable {
     public var time: Int64
     /// Id of the transaction that the step committed; nil if it committed none.
@@ -35,7 +35,7 @@ public struct IncidentStep: Sendable {
     public var text: String
 }
 
-/// A committed transaction of the script: its name and its transaction id.
+/// A transaction that the script of an incident has committed: its name in the script, and its transaction id.
 public struct IncidentTransaction: Sendable {
     public var name: String
     public var xid: UInt64
@@ -53,9 +53,9 @@ public final class Incident {
     private let ben: Device
     private let laptop: Device
 
-    /// Migration with a wrong policy: it lets only the author read a note.
+    /// Statement of the migration with a wrong policy: it lets only the author read a note.
     public static let migration = #"ALTER POLICY "colleagues read notes" ON office.notes USING (author = auth.uid());"#
-    /// Migration that undoes `migration`.
+    /// Statement that restores the policy which `migration` changed.
     public static let remedy = """
         ALTER POLICY "colleagues read notes" ON office.notes
             USING (listing IN (SELECT c.listing FROM office.colleagues c WHERE c.person = auth.uid()));
@@ -174,15 +174,18 @@ public final class Incident {
 
     // MARK: Helpers
 
+    /// Reports a step of the incident that has just happened.
     private func say(_ text: String, xid: String? = nil) throws {
         try stage.say(IncidentStep(time: Clock.unixMicroseconds(), xid: xid, text: text))
     }
 
+    /// Connects a device to the hub, joins its channels, and reports it with this text.
     private func come(_ device: Device, _ text: String) throws {
         try device.come(to: stage.port(), secret: stage.secret)
         try say(text)
     }
 
+    /// Commits SQL in one transaction, records the transaction under this name, and reports it with this text.
     private func commit(_ name: String, _ sql: String, _ text: String) throws {
         try stage.connection.execute("BEGIN")
         try stage.connection.execute(sql)
@@ -200,6 +203,7 @@ public final class Incident {
         try stage.awaitCatalog(before)
     }
 
+    /// Waits until all these devices have received a change, and reports it.
     private func told(_ devices: [Device], _ operation: String, _ table: String, _ row: Int) throws {
         for device in devices { try device.awaitChange(operation, table, row) }
         let names = devices.map(\.name).joined(separator: ", ")
