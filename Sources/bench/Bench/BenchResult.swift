@@ -1,11 +1,11 @@
-/// Value that a figure should reach.
+/// Goal for a figure of a benchmark: a bound for the figure itself or for its ratio to the baseline.
 public enum Target: Sendable, Equatable {
     case ratioAtLeast(Double)
     case valueAtLeast(Double)
     case valueAtMost(Double)
 }
 
-/// One figure of a scenario, with the baseline that was measured in the same run.
+/// One figure of a benchmark scenario, with the figure of the baseline from the same run.
 public struct BenchResult: Sendable, Equatable {
     public struct Baseline: Sendable, Equatable {
         public var name: String
@@ -24,10 +24,11 @@ public struct BenchResult: Sendable, Equatable {
     public var values: Samples
     public var baseline: Baseline?
     public var target: Target?
-    /// True if smaller values are better, such as for durations. The ratio is then inverted, so that a larger ratio is
+    /// True if smaller values are better, such as for durations. `ratios` are then inverted, so that a larger ratio is
     /// always better.
     public var isLessBetter = false
-    /// False for a small run, which shows that the benchmark works but has no meaningful figures.
+    /// True if the figure is compared with its target. False for a small run, which only shows that the benchmark
+    /// works.
     public var isJudged = true
 
     public init(

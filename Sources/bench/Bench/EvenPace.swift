@@ -1,6 +1,7 @@
 import System
 
-/// Pace of a hundred calls a second at equal intervals. A call that is late follows immediately.
+/// Runner of a function a hundred times per second, at equal intervals. A call that is late starts as soon as the
+/// previous one ends.
 enum EvenPace {
     private static let intervalNanoseconds: UInt64 = 10_000_000
 

@@ -2,7 +2,7 @@ import Glibc
 import Server
 import Settings
 
-/// Machine on which the figures were measured.
+/// Description of the machine on which the benchmark runs, for its report.
 public enum Machine {
     public static func description(directory: String) -> String {
         let parts = [

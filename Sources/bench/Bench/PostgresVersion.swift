@@ -1,7 +1,7 @@
 import Embedded
 import System
 
-/// Version of the PostgreSQL that a scenario would start.
+/// Version of the installed PostgreSQL that scenarios start.
 enum PostgresVersion {
     static let installed: String? = {
         guard let binaries = try? PostgresBinaries.find(), let place = try? Workplace(below: "/var/tmp", for: "version")

@@ -1,4 +1,4 @@
-/// Measured values of one metric, one for each round.
+/// Measured values of one metric of a benchmark: one value for each round.
 public struct Samples: Sendable, Equatable {
     public private(set) var values: [Double]
 

@@ -1,4 +1,4 @@
-/// Benchmark that measures the hub and its baseline in the same run.
+/// Scenario of `tidewire bench`: a benchmark that measures the hub and its baseline in the same run.
 public protocol Scenario: Sendable {
     var name: String { get }
     /// One sentence about the scenario, for lists of scenarios.

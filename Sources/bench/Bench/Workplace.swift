@@ -1,7 +1,7 @@
 import Glibc
 import System
 
-/// Directory for the benchmark's files. It is removed when the benchmark ends.
+/// Temporary directory for a benchmark's files. It is removed when the benchmark ends.
 final class Workplace: Sendable {
     let path: String
 
@@ -48,7 +48,7 @@ enum TextFile {
         }
     }
 
-    /// Returns the rest of the first line that begins with a word; nil if there is none.
+    /// Returns the rest of the first line that begins with this word, from the file at `path`; nil if there is none.
     static func line(_ word: String, in path: String) -> String? {
         guard let text = read(path) else { return nil }
         for line in text.split(separator: "\n") where line.hasPrefix(word) {

@@ -153,7 +153,7 @@ struct BenchReport {
     }
 }
 
-/// Text of a number with only the digits that are meaningful.
+/// Formatter of numbers, with only the digits that are meaningful.
 enum Figure {
     static func text(_ value: Double) -> String {
         guard value.isFinite else { return "-" }
@@ -179,8 +179,8 @@ enum Figure {
     }
 }
 
-/// Command by which `bench ingest` starts its worker process. It has no other use, but it is not hidden, because hiding
-/// it would not help.
+/// Command by which the benchmark `ingest` starts its worker process. It has no other use, but it is not hidden,
+/// because hiding it would not help.
 private struct DrainCommand: Command {
     let name = DrainWorker.Order.command
     let summary = "Used by ingest: drain a slot into an event log up to a position."

@@ -4,7 +4,7 @@ import Synchronization
 import System
 import TidewireClient
 
-/// Benchmark of the cost of the library for apps, `TidewireClient`, in an app.
+/// Benchmark of the processor time and memory that `TidewireClient`, the library for apps, costs an app.
 struct ClientScenario: Scenario {
     let name = "client"
     let summary = "The Swift client: reading rows, handing over batches, and memory of a query that is idle."
@@ -78,12 +78,13 @@ extension PlayedServer {
     }
 }
 
-/// Comparison in which an app with one query and a bare loop get the same messages.
+/// Comparison of an app that has one query with a bare loop. Both get the same messages.
 private enum Contest: Sendable {
     case rows
     case batches
 
-    /// Number of messages that are sent before the app must have read them. The client's queue has room for more.
+    /// Number of messages that the server sends before the app must have read them. The client's queue has room for
+    /// more.
     private static let portion = 2000
 
     /// Runs the app and the bare loop. Returns the nanoseconds per row, or the batches per second, of each.
@@ -138,8 +139,8 @@ private enum Contest: Sendable {
     }
 }
 
-/// Count of rows since its creation, with elapsed time and processor time. Checks that rows arrive in the order in
-/// which they were sent.
+/// Counter of received rows, with the elapsed time and the processor time since its creation. It checks that rows
+/// arrive in the order in which they were sent.
 private struct Stopwatch {
     private let began = Clock.monotonicNanoseconds()
     private let used = Clock.processNanoseconds()
@@ -157,8 +158,8 @@ private struct Stopwatch {
     }
 }
 
-/// Runs asynchronous code and blocks until its result. A scenario runs on a thread of its own, a client's queries run
-/// in tasks.
+/// Runs asynchronous code and blocks until it returns a result. A scenario runs on its own thread, a client's queries
+/// run in tasks.
 private func waiting<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
     let answer = Mutex<Result<Value, any Error>?>(nil)
     let isThere = DispatchSemaphore(value: 0)

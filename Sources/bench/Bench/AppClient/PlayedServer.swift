@@ -61,8 +61,8 @@ final class PlayedServer: Transport {
 
     // MARK: Rows
 
-    /// Returns the next messages of the only channel, as the hub would write them: one row in each message,
-    /// `rowsInCommit` rows in each commit.
+    /// Returns the next messages of the channel, as the hub would write them: one row in each message, `rowsInCommit`
+    /// rows in each commit.
     func messages(_ count: Int, rowsInCommit: Int) throws -> [String] {
         try state.withLock { state in
             guard state.channels.count == 1 else {
@@ -105,7 +105,7 @@ private struct PlayedConnection: TransportConnection {
     func close() {}
 }
 
-/// Row of nine columns, of types that apps use.
+/// Row with nine columns of types that apps use.
 struct BenchedExpense: LiveRow {
     static let table = "expenses"
     let id: UUID
@@ -142,8 +142,8 @@ struct BenchedExpense: LiveRow {
     }
 }
 
-/// Baseline with Foundation's decoder. The comparison favours the baseline: it leaves dates as text, and it does not
-/// order rows, distribute them to queries, or recover lost ones.
+/// Baseline that decodes a message with Foundation's `JSONDecoder`. The comparison favours it: it leaves dates as text,
+/// and it does not order rows, distribute them to queries, or recover lost ones.
 struct PlainFrame: Decodable {
     private struct Payload: Decodable {
         let data: Change

@@ -1,7 +1,7 @@
-/// Baseline of a fan-out: a bare loop of `send()` to as many sockets as the hub has clients. Clients of the same
-/// program read the messages.
+/// Baseline of a fan-out: a bare loop of `send()` to as many sockets as the hub has clients. The same client program as
+/// for the hub reads the messages.
 public final class BareFanout {
-    /// Cost of sending alone, without the cost of building the messages for a hub or of reading them.
+    /// Cost of sending alone. Excludes what a hub does to build the messages, and what clients do to read them.
     public struct Cost: Sendable, Equatable {
         public var deliveries: Int64
         public var processorNanoseconds: Int64

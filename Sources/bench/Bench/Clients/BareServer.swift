@@ -24,9 +24,10 @@ public struct BareServer: ~Copyable {
     private let output: Int32
     private let epoll: Epoll
     private var listener: Int32 = -1
-    /// Sockets whose request is not complete, with the bytes received so far.
+    /// Sockets that have not sent their whole upgrade request yet, with the bytes received so far.
     private var asking: [Int32: [UInt8]] = [:]
     private var sockets: [Int32] = []
+    /// Number of connected clients for which the command `ready` waits; nil if none waits.
     private var awaited: Int?
     private var isOver = false
 
@@ -163,7 +164,7 @@ public struct BareServer: ~Copyable {
         ])
     }
 
-    /// Sends the frames to all sockets. Returns how often a socket had no room.
+    /// Sends the frames to all sockets, and waits where a socket has no room. Returns how often that happened.
     private func sendToAll(_ frames: borrowing ByteWriter) -> Int64 {
         // SAFETY: the kernel reads the writer's bytes inside the closure.
         unsafe frames.bytes.withUnsafeBytes { bytes in
@@ -188,7 +189,7 @@ public struct BareServer: ~Copyable {
     }
 }
 
-/// Change with places for its number and its time, which the sender fills in.
+/// Text of a change in which `{seq}` and `{at}` stand for its number and its time. The sender fills them in.
 public struct ChangeTemplate: Sendable {
     private enum Piece: Sendable {
         case literal([UInt8])
@@ -219,8 +220,8 @@ public struct ChangeTemplate: Sendable {
         self.pieces = pieces
     }
 
-    /// Returns a template made from a message of the hub, with places for the number and the time. A bare server that
-    /// sends it gives clients as much work as the hub does.
+    /// Returns a template text made from a message of the hub: its number and its time are replaced by `{seq}` and
+    /// `{at}`. A bare server that sends it gives clients as much work as the hub does.
     static func text(of message: String) -> String {
         var text = message
         for (name, place) in [("seq", "{seq}"), ("at", "{at}")] {

@@ -34,7 +34,7 @@ public struct ClientText: Sendable {
         self.pieces = pieces
     }
 
-    /// Returns the piece for the text between braces; nil if the braces are not a placeholder.
+    /// Returns the part of the template that the text between two braces stands for; nil if it is not a placeholder.
     private static func piece(_ inside: Substring) -> Piece? {
         if inside == "token" { return .token }
         guard inside.hasPrefix("n") else { return nil }
@@ -70,7 +70,7 @@ public struct ClientText: Sendable {
     }
 }
 
-/// Rule for making clients' tokens: claims that differ for each client, and a secret.
+/// Claims and a secret from which the load generator makes the token of each client. The claims differ for each client.
 public struct ClientSignature: Sendable {
     let secret: [UInt8]
     let claims: ClientText

@@ -1,7 +1,7 @@
 import Bytes
 import System
 
-/// Worker process that takes commands as lines and answers each line with one line.
+/// Connection to a worker process, which takes commands as lines and answers each with one line.
 public final class Dialogue {
     private let sending: Int32
     private let receiving: Int32
@@ -50,8 +50,8 @@ public final class Dialogue {
         return try answer(to: line, milliseconds: milliseconds)
     }
 
-    /// Sends a line without waiting for the answer. To let several workers run in parallel, send the line to all of
-    /// them first and read the answers afterwards.
+    /// Sends a command line without waiting for the answer. To let several workers run in parallel, send the line to
+    /// all of them first and read the answers afterwards.
     public func tell(_ line: String) throws {
         guard ByteStream.write(Array((line + "\n").utf8), to: sending) else {
             throw BenchFailure("\(name) is gone: \(ending)")

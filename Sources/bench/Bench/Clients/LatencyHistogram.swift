@@ -1,8 +1,8 @@
 /// Histogram of durations in microseconds. Each bucket is at most 3 % wide. The histogram gives every percentile with
 /// little memory, and histograms of several processes can be added.
 public struct LatencyHistogram: Sendable, Equatable {
-    /// Number of buckets for each doubling of the duration. Durations below this number have one bucket per
-    /// microsecond.
+    /// Number of buckets between a duration and its double. Durations below this number of microseconds have one bucket
+    /// for each microsecond.
     private static let steps = 32
     private static let stepBits = 5
     /// Longest duration that has its own bucket, in microseconds (about 70 minutes). Longer durations are counted as
@@ -30,7 +30,7 @@ public struct LatencyHistogram: Sendable, Equatable {
         maximum = max(maximum, other.maximum)
     }
 
-    /// Returns the duration, in microseconds, that this share of all durations does not exceed; nil if there are none.
+    /// Returns a duration in microseconds that `share` (0 to 1) of all durations do not exceed; nil if there are none.
     public func percentile(_ share: Double) -> Double? {
         guard count > 0 else { return nil }
         let rank = max(1, UInt64((share * Double(count)).rounded(.up)))

@@ -8,13 +8,13 @@ struct LoadClient {
     var phase = Phase.connecting
     /// Number of the next change that the client expects.
     var nextSequence: Int64 = 0
-    /// Distance between the numbers of two of the client's changes.
+    /// Difference between the numbers of successive changes that this client expects.
     var stride: Int64 = 1
     var received: Int64 = 0
     var expected: Int64 = 0
-    /// Owner that the client's changes must carry; nil if the owner is not checked.
+    /// Owner that the changes for this client must carry; nil if the owner is not checked.
     var owner: Int64?
-    /// Bytes of a frame whose end has not been received.
+    /// Received bytes of a frame that is not complete.
     var incomplete: [UInt8] = []
 
     /// True if the client's WebSocket is open.

@@ -2,7 +2,7 @@ import System
 
 /// Command for the clients of a load generator, written as one line of text.
 enum LoadCommand {
-    /// Connects `count` clients, numbered from `first`, to a path of a server.
+    /// Connects `count` clients to a path of a server. The clients are numbered from `first`.
     case connect(SocketAddress, path: ClientText, first: Int, count: Int)
     /// Joins all clients to a topic. If the payload binds changes, waits until the clients are subscribed.
     case join(topic: ClientText, payload: ClientText, bindsChanges: Bool)
@@ -13,8 +13,8 @@ enum LoadCommand {
     case expect(first: Int64, count: Int64, owner: ClientText?, stride: Int64)
     /// Defines `{token}` in later texts: a token with these claims, signed with the secret.
     case sign(ClientSignature)
-    /// Waits until all clients have the changes that they expect, or the first `each` of them, or until the time has
-    /// passed. Then reports.
+    /// Waits until all clients have received the changes that they expect (with `each`, only the first ones of each
+    /// client), or until the time has passed. Then reports.
     case await(milliseconds: Int, each: Int64?)
     /// Reports the received changes immediately.
     case report
@@ -29,13 +29,13 @@ enum LoadCommand {
     /// Sets the presence keys of the clients. After this command, the generator checks each client's view of presence:
     /// the presences that it has received.
     case watch(ClientText)
-    /// Makes the first clients track a presence in the channel joined last: all simultaneously, or one after the other.
-    /// Ends when all clients have received the correct presences.
+    /// Makes the first clients track a presence in the channel that was joined last: all simultaneously, or one after
+    /// the other. Ends when all clients have received the correct presences.
     case track(Int, isTogether: Bool, payload: ClientText)
-    /// Makes the last clients leave the channel joined last. Ends when the remaining clients have received the correct
-    /// presences.
+    /// Makes the last clients leave the channel that was joined last. Ends when the remaining clients have received the
+    /// correct presences.
     case depart(Int)
-    /// Closes all sockets without a message. The clients still expect the same changes.
+    /// Closes all sockets without a message. The clients continue to expect the changes of the last `expect`.
     case cut
     /// Connects all clients again, at equal intervals over a time. Each client joins as soon as it is connected. Ends
     /// when all are subscribed.

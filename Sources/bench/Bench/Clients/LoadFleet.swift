@@ -1,6 +1,7 @@
 import System
 
-/// Clients of one server, in as many processes as their number needs. Each command goes to all processes.
+/// Load generator's clients of one server, in as many processes as their number needs. Each command goes to all
+/// processes.
 public final class LoadFleet {
     /// Words of the command line that make this program a process of clients.
     public static let clientWords = ["clients"]
@@ -101,8 +102,8 @@ public final class LoadFleet {
 
     // MARK: Presence
 
-    /// Sets the presence keys of the clients. After this call, each client's view of presence (the presences that it
-    /// has received) is checked.
+    /// Sets the presence keys of the clients. From now on, the processes check the presences that each client has
+    /// received (its view).
     func watch(keys: String) throws { for worker in workers { try worker.ask("watch \(keys)") } }
 
     /// Makes the first clients track a presence: all simultaneously, or each after all clients have seen the previous
@@ -152,6 +153,7 @@ public final class LoadFleet {
         throw BenchFailure("no client received a change")
     }
 
+    /// Returns a report of the changes that the clients have received since the last `expect`.
     public func report() throws -> LoadReport { try reports("report") }
 
     private func reports(_ line: String, milliseconds: Int = 120_000) throws -> LoadReport {

@@ -80,8 +80,8 @@ extension LoadGenerator {
         }
     }
 
-    /// Returns the offset of the first frame, behind the server's answer to the upgrade; nil if the answer is not
-    /// complete.
+    /// Returns the offset of the first frame after the server's answer to the WebSocket upgrade; nil if the answer is
+    /// not complete.
     mutating func endOfUpgrade(_ index: Int, _ bytes: RawSpan) -> Int? {
         guard let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else { return nil }
         let head = bytes.extracting(0..<end).text

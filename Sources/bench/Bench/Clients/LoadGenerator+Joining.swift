@@ -29,7 +29,7 @@ extension LoadGenerator {
         send(index, message)
     }
 
-    /// Records that the server accepted the client's join.
+    /// Records that the server accepted the join of the client at this index.
     mutating func joined(_ index: Int) {
         let bindsChanges: Bool
         switch task {
@@ -42,7 +42,7 @@ extension LoadGenerator {
         if !bindsChanges { inFlight -= 1 }
     }
 
-    /// Records that the server sends the client's changes from now on.
+    /// Records that the server sends changes to the client at this index from now on.
     mutating func subscribed(_ index: Int) {
         // A correct server does not send this before its reply to the join.
         guard clients[index].phase == .subscribing else {

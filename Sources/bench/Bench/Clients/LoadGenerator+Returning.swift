@@ -1,7 +1,7 @@
 import Bytes
 import System
 
-/// Order for clients to return after their sockets were cut.
+/// Command that makes the clients connect and join again after their sockets were cut.
 struct LoadReturn {
     let server: SocketAddress
     let path: ClientText
@@ -27,7 +27,7 @@ struct LoadReturn {
     func due(_ index: Int, of count: Int) -> UInt64 { nanoseconds * UInt64(index) / UInt64(max(1, count)) }
 }
 
-/// Schedule of clients that read slowly.
+/// Schedule by which each client reads at most `bytes` bytes every `nanoseconds`.
 struct SlowReading {
     let bytes: Int
     let nanoseconds: UInt64

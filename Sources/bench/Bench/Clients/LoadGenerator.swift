@@ -13,7 +13,7 @@ public struct LoadGenerator: ~Copyable {
     public static let maximumClients = 19_000
     /// Number of clients that share a source address. Each of them has its own port.
     static let clientsPerAddress = 10_000
-    /// Default of the number of handshakes and joins that are in progress simultaneously.
+    /// Default for the maximum number of handshakes and joins that are in progress simultaneously.
     static let usualWindow = 256
     /// Maximum number of bytes in one read. A longer message is refused.
     static let readBytes = 256 << 10
@@ -54,7 +54,7 @@ public struct LoadGenerator: ~Copyable {
     /// Content of the next frame.
     var message = ByteWriter()
 
-    /// Obeys the lines of the input until the input ends.
+    /// Carries out the commands in the lines of the input until the input ends.
     public static func run(input: Int32 = 0, output: Int32 = 1) throws {
         DescriptorTable.raiseLimit()
         var generator = try LoadGenerator(input: input, output: output)
@@ -162,7 +162,7 @@ public struct LoadGenerator: ~Copyable {
         answer(WorkerAnswer(failure: message))
     }
 
-    /// Does work that no event triggers: continues the current task, detects its end, and sends heartbeats.
+    /// Continues the current task, ends it when it is complete, and sends heartbeats.
     private mutating func goOn() {
         switch task {
         case .idle: break
@@ -188,7 +188,7 @@ public struct LoadGenerator: ~Copyable {
     }
 }
 
-/// Schedule of heartbeats. Within `seconds`, every client sends one, at equal intervals.
+/// Schedule of the clients' heartbeats. Every client sends one within `seconds`, at equal intervals.
 struct Heartbeats {
     private static let ticksPerSecond = 10
 

@@ -9,7 +9,7 @@ public struct LoadReport: Sendable, Equatable {
     public var expected: Int64 = 0
     /// Number of changes that were received in the expected order.
     public var received: Int64 = 0
-    /// Number of changes that were received again, or after a later one.
+    /// Number of changes that clients received again, or after a later one.
     public var doubled: Int64 = 0
     /// Number of changes that were not received although a later one was.
     public var skipped: Int64 = 0
@@ -24,7 +24,7 @@ public struct LoadReport: Sendable, Equatable {
     public var firstMicroseconds: Int64 = 0
     /// Time at which the last change was received, in Unix microseconds; 0 without changes.
     public var lastMicroseconds: Int64 = 0
-    /// Durations from the time that a change carries to its reception.
+    /// Durations from the time that each change carries to its reception by a client.
     public var latency = LatencyHistogram()
 
     public init() {}

@@ -15,7 +15,7 @@ struct LoadTally {
     /// First received change since the last `expect`.
     var sample: [UInt8] = []
     var processorAtBegin: UInt64 = 0
-    /// Offsets of the numbers in the last change, where the next change is searched first.
+    /// Offsets of the number and the time in the last change. The next change is searched at these offsets first.
     var hint = Hint()
 
     init() {}
@@ -34,6 +34,7 @@ struct LoadTally {
         figures.expected = Int64(count)
     }
 
+    /// True if every client has received the changes that it waits for.
     var isSatisfied: Bool { unsatisfied <= 0 }
 
     /// Sets what `isSatisfied` waits for: the first `count` changes of each client, or all expected ones.
@@ -42,6 +43,7 @@ struct LoadTally {
         unsatisfied = clients.count { $0.received < count ?? $0.expected }
     }
 
+    /// Counts a change that a client received, and records what the client expects next.
     mutating func count(_ client: inout LoadClient, _ sequence: Int64, _ sent: Int64?, _ owner: Int64?, _ now: Int64) {
         let isOwn = client.stride == 1 || (sequence - client.nextSequence) % client.stride == 0
         guard isExpecting, isOwn, client.owner == nil || client.owner == owner else {
@@ -62,7 +64,7 @@ struct LoadTally {
         if client.received == goal ?? client.expected { unsatisfied -= 1 }
     }
 
-    /// Counts a message that was received in the expected order.
+    /// Counts a message that a client received in the expected order.
     mutating func heard(_ now: Int64, sent: Int64? = nil) {
         if let sent { figures.latency.add(now - sent) }
         if figures.firstMicroseconds == 0 { figures.firstMicroseconds = now }
@@ -71,8 +73,11 @@ struct LoadTally {
         unsatisfied -= 1
     }
 
+    /// Counts a message that a client received before.
     mutating func heardAgain() { figures.doubled += 1 }
+    /// Counts a message that was meant for another client.
     mutating func heardForeign() { figures.foreign += 1 }
+    /// Counts messages that a client missed before a later one.
     mutating func passedOver(_ count: Int64) { figures.skipped += count }
 
     var report: LoadReport {

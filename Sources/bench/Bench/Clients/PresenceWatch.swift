@@ -1,16 +1,16 @@
 import Bytes
 
-/// Views of presence: for each client, the presences that it has received for a topic. A view is stored as sums. A
-/// presence that joins is added, one that leaves is subtracted. A view is correct if it has the expected number of
-/// presences, with the expected keys.
+/// Check of the clients' views of presence. A view is the set of presences that a client has received for a topic. It
+/// is stored as sums: a presence that joins is added, one that leaves is subtracted. A view is correct if it has the
+/// expected number of presences, with the expected keys.
 ///
 /// All members of a topic receive the same bytes, so each message is parsed only once for all of them.
 struct PresenceWatch {
     struct View: Equatable {
         var count: Int64 = 0
-        /// Sum of the hashes of the keys.
+        /// Sum of the hashes of the presence keys.
         var keys: UInt64 = 0
-        /// Sum of the hashes of the keys with the refs.
+        /// Sum of the hashes of the presence keys together with the presences' refs.
         var presences: UInt64 = 0
 
         mutating func add(_ other: View) {
@@ -34,6 +34,7 @@ struct PresenceWatch {
 
     private let keys: [UInt64]
     private var views: [View]
+    /// Expected view, with which the clients' views are compared.
     private(set) var goal = View()
     /// Number of clients whose views are checked, counted from the first client.
     private var watching: Int
@@ -42,8 +43,8 @@ struct PresenceWatch {
     private var understood: [(kind: Kind, bytes: [UInt8], change: View)] = []
     private var oldest = 0
 
-    /// Maximum number of parsed messages that are kept. One read brings several messages, and the reads of the next
-    /// clients bring the same ones.
+    /// Maximum number of messages whose parsed content is kept. One read receives several messages, and the reads of
+    /// the next clients receive the same ones.
     private static let remembered = 256
 
     init(_ text: ClientText, clients: Range<Int>) {
@@ -80,7 +81,7 @@ struct PresenceWatch {
 
     // MARK: Received messages
 
-    /// Applies a message to a client's view. Returns false if the message cannot be parsed.
+    /// Applies a presence message to a client's view. Returns false if the message cannot be parsed.
     mutating func see(_ client: Int, _ kind: Kind, _ bytes: RawSpan) -> Bool {
         guard let change = change(kind, bytes) else { return false }
         let before = views[client].isOfSameKeys(goal)
@@ -132,7 +133,7 @@ struct PresenceWatch {
         return change
     }
 
-    /// Reads `{"key":{"metas":[{"phx_ref":"…",…},…]},…}`.
+    /// Parses `{"key":{"metas":[{"phx_ref":"…",…},…]},…}` and returns the sums over its presences.
     private static func presences(_ scanner: inout JSONScanner) throws(ByteError) -> View {
         var view = View()
         try expect(.beginObject, &scanner)
@@ -183,7 +184,7 @@ struct PresenceWatch {
     }
 }
 
-/// Result of clients that tracked or left a presence.
+/// Result of a command by which clients tracked or left a presence.
 struct PresenceOutcome: Equatable {
     /// Number of presence messages, differences and states, that all clients together received.
     var messages: Int64

@@ -1,6 +1,7 @@
 import Bytes
 
-/// Offsets of the numbers in the last change. The parser searches there first in the next change.
+/// Offsets of the number, the time and the owner in the last change. The parser searches there first in the next
+/// change.
 struct Hint {
     fileprivate(set) var sequence = 0
     fileprivate(set) var moment = 0
@@ -54,7 +55,7 @@ enum ServerMessage: Equatable {
         }
     }
 
-    /// Returns the offset of the event, the fourth element. The first three elements are texts or null.
+    /// Returns the offset of the event, the fourth element of a message. The first three elements are texts or null.
     private static func eventOffset(_ text: RawSpan) -> Int? {
         guard text.byteCount > 0, text.byte(0) == UInt8(ascii: "[") else { return nil }
         var commas = 0
@@ -96,7 +97,7 @@ enum ServerMessage: Equatable {
         return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
     }
 
-    /// Returns the time; an inner nil if it is a text, nil if there is none.
+    /// Returns the time of a change. The result is nil if there is none, and contains nil if the time is a text.
     private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
         if let number = number("\"at\":", text, &hint) { return number }
         let value = hint + 5
@@ -152,7 +153,7 @@ extension RawSpan {
         return nil
     }
 
-    /// Returns the whole number at an offset, which may have a minus sign.
+    /// Returns the whole number that begins at this offset, which may have a minus sign; nil if there is none.
     func wholeNumber(at start: Int) -> Int64? {
         var at = start
         let isNegative = at < byteCount && byte(at) == UInt8(ascii: "-")

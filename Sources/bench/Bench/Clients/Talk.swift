@@ -20,10 +20,12 @@ struct Talk {
         var groups: [Int]
     }
 
+    /// First byte of a binary broadcast that a client sends.
     static let saidKind: UInt8 = 3
+    /// First byte of a binary broadcast that a client receives.
     static let heardKind: UInt8 = 4
     private static let event: StaticString = "message"
-    /// Maximum time to wait for the last messages.
+    /// Maximum time in milliseconds to wait for the last messages of a talk.
     static let patienceMilliseconds = 30_000
 
     let order: Order
@@ -34,13 +36,13 @@ struct Talk {
     private let offsets: [Int]
     /// Number of speakers from whom a client receives messages, in all its channels.
     private let width: Int
-    /// Number of the next message of each speaker, for each client that receives from the speaker.
+    /// Number of the next message that each client expects from each of its speakers.
     private var next: [UInt32]
     private let filler: [UInt8]
     private let begin: UInt64
     /// Difference between the wall clock and the monotonic clock, in microseconds.
     private let epochMicroseconds: Int64
-    /// Number of messages that have been sent.
+    /// Number of messages that the clients have sent.
     private(set) var said = 0
 
     init(_ order: Order, clients: Int, first: Int, monotonic: UInt64, unixMicroseconds: Int64) {
@@ -83,13 +85,15 @@ struct Talk {
         return due(said)
     }
 
-    /// Returns the time at which a message is due. The messages of all clients are spread evenly over the interval.
-    /// Clients of one channel do not send directly after each other, because real clients would not.
+    /// Returns the monotonic time at which a message is due, in nanoseconds. `place` is its index among all messages of
+    /// the talk. They are spread evenly over the interval. Clients of one channel do not send directly after each
+    /// other, because real clients would not.
     private func due(_ place: Int) -> UInt64 {
         let each = order.speakers * order.groups.count
         return begin + UInt64(order.intervalMicroseconds) * 1000 * UInt64(place) / UInt64(each)
     }
 
+    /// Returns the next message to send if it is due; nil otherwise.
     mutating func nextTurn(at now: UInt64) -> Turn? {
         guard let due = nextDue, due <= now else { return nil }
         let each = order.speakers * order.groups.count
@@ -103,7 +107,8 @@ struct Talk {
             dueMicroseconds: isAnswering ? moment(now) : moment(due))
     }
 
-    /// Returns a speaker's next message when it has received its last one back; nil if there are no more.
+    /// Returns the message that a speaker sends when it has received its previous one back; nil if it has no more to
+    /// send.
     mutating func answer(to message: Message, at microseconds: Int64) -> Turn? {
         guard isAnswering, message.number + 1 < first + order.count else { return nil }
         said += 1
@@ -112,9 +117,11 @@ struct Talk {
             dueMicroseconds: microseconds)
     }
 
+    /// Converts a monotonic time in nanoseconds to Unix microseconds.
     private func moment(_ nanoseconds: UInt64) -> Int64 { epochMicroseconds + Int64(nanoseconds / 1000) }
 
-    /// Appends `3 · joinRefLen · refLen · topicLen · eventLen · metadataLen · encoding` and then these fields.
+    /// Appends a broadcast in the binary form of the protocol: `3 · joinRefLen · refLen · topicLen · eventLen ·
+    /// metadataLen · encoding`, followed by these fields.
     func append(_ turn: Turn, _ topic: ClientText, number: Int, to writer: inout ByteWriter) {
         writer.append(Self.saidKind)
         writer.append(UInt8(1))
@@ -150,7 +157,7 @@ struct Talk {
     enum Verdict: Equatable {
         case inPlace(Message)
         case again
-        /// Message that follows some missing ones, with the number of the missing ones.
+        /// Message that follows missing ones of the same speaker, with the number of the missing ones.
         case passedOver(Int, Message)
         case foreign
         case malformed
@@ -190,7 +197,7 @@ struct Talk {
         return filler.rawBytes.extracting(0..<bytes.byteCount).equals(bytes)
     }
 
-    /// Parses a message. Returns it with the ranges of its topic and of its text.
+    /// Parses a binary broadcast. Returns it with the ranges of its topic and its text in the bytes.
     private static func read(_ bytes: RawSpan) -> (Message, topic: Range<Int>, text: Range<Int>)? {
         guard bytes.byteCount > 5, bytes.byte(0) == heardKind else { return nil }
         let topic = 5..<5 + Int(bytes.byte(1))

@@ -1,10 +1,10 @@
 import System
 
-/// Attack on a hub that is possible with the public key. Each attack goes as far as the hub permits.
+/// Attack on a hub that is possible with the project's public key. Each attack does as much as the hub permits.
 enum Attack: String, CaseIterable {
-    /// Filters that take long to evaluate on large rows: ten channels of 128.
+    /// Filters that take long to evaluate on large rows: ten channels, each with 128 filters.
     case costlyFilters = "costly filters"
-    /// Filters with very many values: sixty channels of 128 lists of 15.
+    /// Filters with very many values: sixty channels, each with 128 lists of 15 values.
     case longLists = "long lists"
     case halfMessages = "half messages"
     case halfRequests = "half requests"
@@ -17,7 +17,7 @@ enum Attack: String, CaseIterable {
     /// Bytes that belong to no protocol. After each failure the attacker connects again.
     case garbage = "garbage"
 
-    /// False for an attack whose clients do not read.
+    /// True if the attacking clients read what the hub sends.
     var reads: Bool { self != .slowReaders }
 
     /// Returns the bytes that an attacker's socket sends after it has connected.
@@ -52,7 +52,7 @@ enum Attack: String, CaseIterable {
         }
     }
 
-    /// Returns the bytes to send next, when the hub has accepted all earlier ones.
+    /// Returns the bytes to send after the hub has accepted all earlier ones. `round` counts these calls.
     func next(_ round: Int, _ target: HostileTarget) -> [UInt8] {
         switch self {
         case .joins:
@@ -83,7 +83,7 @@ enum Attack: String, CaseIterable {
 
     // MARK: Frames
 
-    /// Returns a frame with a mask of zeros, which the protocol allows.
+    /// Returns a WebSocket frame with a mask of zeros, which the protocol allows.
     private static func frame(_ text: String) -> [UInt8] { frameHead(text.utf8.count) + Array(text.utf8) }
 
     private static func frameHead(_ count: Int) -> [UInt8] {

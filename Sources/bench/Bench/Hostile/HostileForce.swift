@@ -63,7 +63,8 @@ private struct HostileSocket {
         (self.attack, self.number, self.target) = (attack, number, target)
     }
 
-    /// Sends as many bytes as the hub accepts, and reads the available ones. Returns false if the socket was closed.
+    /// Sends as many bytes of the attack as the hub accepts, and reads what the hub has sent. Returns false if the
+    /// socket was closed.
     mutating func work() -> Bool {
         guard let descriptor else { return open() }
         if attack.reads, !read(descriptor) { return end() }

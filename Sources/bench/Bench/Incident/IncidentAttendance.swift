@@ -1,8 +1,8 @@
 import Bytes
 import Change
 
-/// Notes of the clients' ledger in the incident's log. Most clients stay all the time; a few leave and return each
-/// second. Twice a minute the ledger records the offset that all clients have reached.
+/// Ledger notes (who joined and who left) for the log of the benchmark `incident`. Most clients stay all the time; a
+/// few leave and return each second. Twice a minute the ledger records the offset that all clients have reached.
 struct IncidentAttendance: ~Copyable {
     static let clients = 5000
     private static let leavingAtOnce = 10
@@ -18,7 +18,7 @@ struct IncidentAttendance: ~Copyable {
     private var sessions = (0..<UInt64(clients)).map { $0 << 10 }
     private var next = 0
 
-    /// Returns the notes that precede a transaction; nil if there are none.
+    /// Returns the ledger notes to write before a transaction; nil if there are none.
     mutating func notes(before number: Int, of all: Int, at offset: UInt64, _ time: Int64) -> Notes? {
         guard number % Self.transactionsOfSecond == 0 else { return nil }
         var notes: [LedgerNote] = []

@@ -3,7 +3,7 @@ import Explaining
 import History
 import Postgres
 
-/// Database on which a changed policy is tried: the table of the incident's log, with its policy.
+/// Database in which the benchmark `incident` tries a changed policy. It has the same table as the incident's log.
 final class IncidentDatabase {
     /// Owner of row 17.
     static let owner = "00000000-0000-4000-8000-000000000017"
@@ -26,8 +26,8 @@ final class IncidentDatabase {
 
     func close() { cluster.stop() }
 
-    /// Returns the rows that a client would gain and lose, over the whole log, if the policy showed open orders instead
-    /// of the client's own ones.
+    /// Answers a `tidewire whatif` question over the whole log: which rows a client would gain and lose if the policy
+    /// showed open orders instead of the client's own ones.
     func answer(_ history: HistoryLog) throws -> WhatIfReport {
         let holder = try ExplainedHolder(claims: nil, role: "reader", subject: Self.owner)
         let settings = WhatIf.Settings(

@@ -4,7 +4,8 @@ import Diagnostics
 import EventLog
 import System
 
-/// Log of one table's rows, as the hub's ingest writes it. It is too large to be read completely for one question.
+/// Log of the benchmark `incident`: changes of one table's rows, as the hub's ingest writes them. The log is so large
+/// that a question must not read it completely.
 struct IncidentLog {
     static let changesOfTransaction = 20
     static let versionsOfRow = 10
@@ -24,8 +25,8 @@ struct IncidentLog {
             Column(name: "version", typeOID: 23, typeName: "int4", isIdentity: true, isPrimaryKey: false),
         ])
 
-    /// Returns the row and the version of a change. All versions of a row in the lower half are close together in the
-    /// log. The versions of the other rows are spread over the log.
+    /// Returns the row that a change writes, and the number of the row's version. The versions of a row in the lower
+    /// half of the ids lie close together in the log; those of the other rows are spread over it.
     private func row(of change: Int) -> (id: Int, version: Int) {
         let half = changes / 2
         guard change % 2 == 1 else {

@@ -4,7 +4,7 @@ import Explaining
 import History
 import System
 
-/// Benchmark of questions after an incident, compared with one pass over the whole log.
+/// Benchmark of questions to a log after an incident. The baseline is one pass over the whole log.
 struct IncidentScenario: Scenario {
     let name = "incident"
     let summary = "Questions to a log of ten million changes: row, tx, who, stats, whatif, beside a bare pass over it."
@@ -44,9 +44,12 @@ struct IncidentScenario: Scenario {
 private struct Questions {
     private let log: IncidentLog
     private let history: HistoryLog
+    /// Rates of a plain pass over the whole log, the baseline.
     private var bare = Samples()
     private var pass = Samples()
+    /// Seconds for the history of a row whose versions are close together in the log.
     private var gathered = Samples()
+    /// Seconds for the history of a row whose versions are spread over the log.
     private var scattered = Samples()
     private var transaction = Samples()
     private var audience = Samples()
@@ -110,6 +113,7 @@ private struct Questions {
 
     // MARK: Each of them
 
+    /// Returns the seconds that `body` takes.
     private func timed(_ body: () throws -> Void) rethrows -> Double {
         let began = Clock.monotonicNanoseconds()
         try body()

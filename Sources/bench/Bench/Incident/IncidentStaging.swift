@@ -6,7 +6,8 @@ import Postgres
 import Replaying
 import System
 
-/// Targets for replaying the first changes of an incident's log at full speed: a separate database, and a hub.
+/// Targets into which the benchmark replays the first changes of an incident's log at full speed: a separate database,
+/// and a hub.
 final class IncidentStaging {
     private static let database = "staging"
 

@@ -5,8 +5,9 @@ import Postgres
 import Replication
 import System
 
-/// Processor time for decoding a row, without network and disk. A captured replication stream goes through decoder and
-/// assembler into the stored form. Then each change is read from that form, and its row is written as JSON.
+/// Measurement of the processor time for decoding a row, without network and disk. A captured replication stream goes
+/// through decoder and assembler into the stored form. Then each change is read from that form, and its row is written
+/// as JSON.
 struct DecodeCost {
     /// Number of rows. They fit into the processor's caches, as a row that was just received would.
     static let rows = 4000
@@ -21,7 +22,7 @@ struct DecodeCost {
 
     var wireBytesPerRow: Double { Double(stream.bytes) / Double(stream.rows) }
 
-    /// Returns the nanoseconds of processor time per row for copying its bytes one by one.
+    /// Returns the nanoseconds of processor time per row for only copying the stream, byte by byte: the baseline.
     func measureCopying(passes: Int) -> Double {
         var copy = ByteWriter(capacity: stream.bytes)
         stream.copy(to: &copy)
@@ -45,7 +46,7 @@ struct DecodeCost {
     }
 }
 
-/// Messages of some whole transactions, as received from PostgreSQL.
+/// Replication messages of several whole transactions, as they were received from PostgreSQL.
 private struct CapturedStream {
     private var content: [UInt8] = []
     /// Offset of each message's end in `content`.
@@ -76,7 +77,8 @@ private struct CapturedStream {
         }
     }
 
-    /// Adds a message. Returns true if there are enough rows and the last transaction is complete.
+    /// Adds a replication message. Returns true if there are at least `wanted` rows and the last transaction is
+    /// complete.
     private mutating func take(_ message: RawSpan, _ wanted: Int) throws -> Bool {
         var reader = ByteReader(message)
         guard try reader.uint8() == UInt8(ascii: "w") else { return false }
@@ -97,6 +99,7 @@ private struct CapturedStream {
         for byte in content { writer.append(byte) }
     }
 
+    /// Passes all messages to the assembler, which hands the stored transactions to `sink`.
     func feed(_ assembler: inout TransactionAssembler, _ sink: RenderingSink) throws {
         // SAFETY: any byte is a valid UInt8.
         let bytes = unsafe content.span.bytes
@@ -109,7 +112,7 @@ private struct CapturedStream {
     }
 }
 
-/// Sink that accepts stored transactions, as the log does, and renders them, as a socket loop does.
+/// Sink that accepts stored transactions in place of the log, and writes their rows as JSON, as a socket loop does.
 private final class RenderingSink: TransactionSink {
     private let asJSON: Bool
     private var renderer: (fingerprint: UInt64, record: RecordJSON)?

@@ -3,7 +3,7 @@ import Embedded
 import Replication
 import System
 
-/// Cost of receiving the whole WAL of one shape once.
+/// Cost of a program that received the whole WAL of one `IngestShape` once.
 struct Drain: Sendable {
     var seconds: Double
     var clientSeconds: Double
@@ -12,13 +12,14 @@ struct Drain: Sendable {
     var peakBytes: Double?
 }
 
-/// Runner of programs that receive a shape's WAL, each in its own process. Measures each from its start to its end.
+/// Runner of the hub and its baseline, which receive the WAL of an `IngestShape`. Each runs in its own process and is
+/// measured from its start to its end.
 struct Drains {
     let stage: IngestStage
     let place: Workplace
 
-    /// Runs `pg_recvlogical` with its output discarded. It has the hub's options for pgoutput, and none that slow it
-    /// down.
+    /// Runs `pg_recvlogical`, which discards the WAL that it receives. It has the same options of pgoutput as the hub,
+    /// and no option that slows it down.
     func baseline(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, _ in
             let options = [
@@ -34,7 +35,7 @@ struct Drains {
         }
     }
 
-    /// Runs the hub's whole path into an event log, then verifies the log.
+    /// Runs the hub's ingest, from the WAL into an event log. Then verifies the log.
     func hub(_ shape: IngestShape, streaming: Bool) throws -> Drain {
         try stage.withSlot(shape) { slot, position in
             place.remove("data")
@@ -53,6 +54,7 @@ struct Drains {
 
     private var peak: Int? { TextFile.line("peak_kib", in: place.path + "/hub.out").flatMap { Int($0) } }
 
+    /// Runs a command and returns what it cost.
     private func measured(_ command: [String], _ name: String) throws -> Drain {
         place.remove(name + ".out")
         let serverBefore = stage.endedProcessesNanoseconds

@@ -5,8 +5,8 @@ import Ingest
 import Server
 import System
 
-/// Verifier of the log that the hub wrote from a shape's WAL. The log must have every row once, whole transactions,
-/// offsets without a hole, and correct checksums. Otherwise the measured time is worthless.
+/// Verifier of the log that the hub wrote from the WAL of an `IngestShape`. The log must have every row once, whole
+/// transactions, offsets without a hole, and correct checksums. Otherwise the measured time means nothing.
 struct DrainVerifier {
     let shape: IngestShape
 

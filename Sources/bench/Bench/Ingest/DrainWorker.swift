@@ -7,7 +7,8 @@ import Replication
 import Server
 import System
 
-/// Ingest of the hub in its own process: reads from a slot into an event log, up to a position.
+/// Worker process of the benchmark `ingest`: the hub's ingest alone. It reads WAL from a slot into an event log, up to
+/// a position.
 public enum DrainWorker {
     public struct Order: Sendable {
         public var databaseURL: String
@@ -43,8 +44,8 @@ public enum DrainWorker {
         }
     }
 
-    /// Creates a log that begins at the slot's position, like the log of a restarted hub. The time for creating the
-    /// first segment is therefore not measured.
+    /// Creates an empty log that begins at the slot's position, as if a hub had stopped there. The measured time then
+    /// does not include the creation of the first segment.
     static func makeLog(dataDirectory: String, source: UInt64, at position: LSN) throws {
         let path = IngestService.Settings.logDirectory(dataDirectory)
         var options = EventLogOptions(source: source)
@@ -53,7 +54,8 @@ public enum DrainWorker {
         try sink.begin(systemIdentifier: source, at: position)
     }
 
-    /// Runs until everything up to the position is durable and confirmed. Returns the maximum resident memory in KiB.
+    /// Runs the ingest until everything up to the position is durable and confirmed to PostgreSQL. Returns the maximum
+    /// resident memory in KiB.
     public static func run(_ order: Order) throws -> Int {
         Log.shared.configure(level: .warning, format: .text)
         var settings = IngestService.Settings(

@@ -46,7 +46,7 @@ struct IngestScenario: Scenario {
     }
 }
 
-/// Figures of one shape, round by round.
+/// Measurements of one `IngestShape`, one for each round.
 private struct ShapeSeries {
     let shape: IngestShape
     private var hub: [Drain] = []

@@ -1,16 +1,17 @@
-/// Shape of WAL: the SQL that produces it, and the content of a log into which the hub has written it.
+/// Kind of WAL that the benchmark `ingest` measures: the SQL that produces it, and the rows that a log must have
+/// afterwards.
 struct IngestShape: Sendable {
     enum Kind: Sendable { case inserts, fullUpdates }
 
     let name: String
-    /// Name of the table, of its slot and of its publication. The marker's name begins with it, too.
+    /// Name of the shape's table. Its slot and its publication have the same name.
     let table: String
     let kind: Kind
     let rows: Int
     let rowsPerTransaction: Int
 
     var publication: String { table }
-    /// Name of a second table. It gets one row after the shape's WAL, which marks the end.
+    /// Name of a second table. It gets one row after the shape's WAL, so that a receiver knows that the WAL has ended.
     var marker: String { table + "_done" }
     var transactions: Int { rows / rowsPerTransaction }
 
@@ -46,7 +47,7 @@ struct IngestShape: Sendable {
     /// SQL that must run before the slot is created; nil if there is none.
     var prepare: String? { kind == .fullUpdates ? insert("1", "\(rows)") : nil }
 
-    /// SQL that produces the WAL. Its session does not wait for the disk at each commit.
+    /// SQL that writes the rows, and so produces the WAL. Its session does not wait for the disk at each commit.
     var load: String {
         let step = kind == .inserts ? insert("first", "last") : update("first", "last")
         return """

@@ -4,7 +4,7 @@ import Postgres
 import Replication
 import System
 
-/// Private PostgreSQL with the WAL of every shape, and a slot at the beginning of each.
+/// Private PostgreSQL that has the WAL of every `IngestShape`, and a slot at the beginning of each shape's WAL.
 final class IngestStage {
     private static let drainSlot = "drain"
 
@@ -51,6 +51,7 @@ final class IngestStage {
         try connection.execute("CHECKPOINT")
     }
 
+    /// Returns the position at which the shape's WAL ends.
     func end(of shape: IngestShape) -> LSN { ends[shape.table] ?? .zero }
 
     /// Calls `body` with a slot for one measurement. The slot is a copy that begins where the shape's WAL begins.
@@ -82,8 +83,8 @@ final class IngestStage {
 
     var source: UInt64 { systemIdentifier }
 
-    /// Nanoseconds of processor time of the server's processes that have ended. After a measurement, this includes the
-    /// walsender.
+    /// Nanoseconds of processor time that the server's ended processes have used. After a measurement, they include the
+    /// walsender that sent the WAL.
     var endedProcessesNanoseconds: UInt64 {
         guard let first = TextFile.read(cluster.directory + "/data/postmaster.pid")?.split(separator: "\n").first,
             let status = TextFile.read("/proc/\(first)/stat"), let name = status.lastIndex(of: ")")

@@ -3,14 +3,15 @@ import Diagnostics
 import EventLog
 import System
 
-/// Program under test, which makes batches of entries durable.
+/// Contestant of the benchmark `log`, which makes batches of entries durable.
 protocol Appender {
     /// Appends a batch and returns when it is durable.
     mutating func append(batch: Int) throws
 }
 
 extension Appender {
-    /// Returns the entries per second. A warm-up first brings files into their usual state.
+    /// Returns the number of entries that the appender makes durable per second. A warm-up precedes the measurement,
+    /// because first writes to new files are slower.
     mutating func rate(batch: Int, seconds: Double) throws -> Double {
         _ = try count(batch: batch, seconds: seconds / 3)
         let (entries, spent) = try count(batch: batch, seconds: seconds)
@@ -29,7 +30,7 @@ extension Appender {
     }
 }
 
-/// Event log, written by the hub's own writer.
+/// Appender to the hub's event log, by the hub's own writer.
 struct LogAppender: Appender {
     private let writer: EventLogWriter
     private let payload: [UInt8]
@@ -66,8 +67,8 @@ struct SQLiteAppender: Appender {
     }
 }
 
-/// Baseline of the disk alone: for each batch, one write of as many bytes as the log's and one fdatasync, into a
-/// preallocated file.
+/// Baseline that shows what the disk alone can do. For each batch, it writes as many bytes as the event log into a
+/// preallocated file, with one write and one fdatasync.
 struct DiskAppender: Appender {
     private static let fileBytes: UInt64 = 64 << 20
     private let file: any StorageFile

@@ -5,7 +5,8 @@ import EventLog
 import Glibc
 import System
 
-/// Speed of verifying a whole log, compared with one checksum over the same files.
+/// Measurement of the speed with which the hub verifies a whole log. The baseline is a plain checksum over the same
+/// files.
 struct RecoveryScan {
     private let directory: DiskDirectory
     private let entries: Int
@@ -22,7 +23,7 @@ struct RecoveryScan {
         bytes = UInt64(entries * (payload.count + EntryHeader.byteCount))
     }
 
-    /// Returns the bytes per second of the verifier that the hub also runs after a crash.
+    /// Returns the number of bytes per second that the verifier reads. The hub runs the same verifier after a crash.
     func verify() throws -> Double {
         let began = Clock.monotonicNanoseconds()
         let reports = try EventLogVerifier.verify(directory)
@@ -34,8 +35,8 @@ struct RecoveryScan {
         return Double(bytes) / spent
     }
 
-    /// Returns the bytes per second of a plain checksum over the segments' files. The blocks are as large as the
-    /// verifier's.
+    /// Returns the number of bytes per second of a plain checksum over the segments' files, read in blocks as large as
+    /// the verifier's.
     func plainChecksum() throws -> Double {
         var block = ByteWriter(capacity: Limits.logScanBytes)
         var crc: UInt32 = 0

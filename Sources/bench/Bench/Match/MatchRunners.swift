@@ -4,7 +4,7 @@ import Matching
 import Policy
 import System
 
-/// Deliveries that a run found: their number, and a sum that changes if a wrong subscriber is found.
+/// Deliveries that a run of the benchmark `match` found: their number, and a checksum that shows a wrong subscriber.
 struct Deliveries: Equatable {
     var count = 0
     var sum: UInt64 = 0
@@ -16,7 +16,7 @@ struct Deliveries: Equatable {
     }
 }
 
-/// Runner of the predicate index, used as a socket loop uses it.
+/// Contestant that finds subscribers by the predicate index, used as a socket loop uses it.
 struct IndexRunner: ~Copyable {
     private var index = PredicateIndex(maximumRelations: 64)
     private var batch = MatchBatch()
@@ -70,7 +70,7 @@ struct IndexRunner: ~Copyable {
     }
 }
 
-/// Baseline that finds the subscribers of one change at a time.
+/// Baseline of the benchmark `match`, which finds the subscribers of one change at a time.
 protocol ChangeRunner {
     func judge(_ change: borrowing Change, _ number: Int, _ deliveries: inout Deliveries) throws
 }
@@ -90,7 +90,7 @@ extension ChangeRunner {
     }
 }
 
-/// Linear scan: evaluates every predicate on every row. It locates a row's values only once.
+/// Baseline that evaluates every subscriber's predicate on every row. It locates a row's values only once.
 struct LinearRunner: ChangeRunner {
     let predicates: [Predicate]
 
@@ -104,7 +104,8 @@ struct LinearRunner: ChangeRunner {
     }
 }
 
-/// Simplest possible scan: compares one column's bytes with the bytes of all filters, without types or operators.
+/// Simplest possible baseline: compares the bytes of one column with the value of every filter, without types or
+/// operators.
 struct BytesRunner: ChangeRunner {
     let column: Int
     private var values: [UInt8] = []
@@ -136,7 +137,7 @@ struct BytesRunner: ChangeRunner {
     }
 }
 
-/// Simple implementation with a dictionary: looks up the column's value, as a string, to find its subscribers.
+/// Baseline that looks up the column's value, as a string, in a dictionary of subscribers.
 struct DictionaryRunner: ChangeRunner {
     let column: Int
     private var members: [String: [UInt32]] = [:]

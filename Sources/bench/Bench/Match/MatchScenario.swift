@@ -44,10 +44,11 @@ private struct EqualityRace: ~Copyable {
     private let linear: LinearRunner
     private let bytes: BytesRunner
     private let dictionary: DictionaryRunner
-    /// Number of changes that scans get. They get fewer, because they are slow.
+    /// Number of changes that the baselines without an index get. They are slow, so they get fewer than the index.
     private let scanned: Int
 
-    /// Index with a number of filters, changes that match one filter each, and the times of the runs.
+    /// Predicate index with a certain number of filters, the changes for it (each matches one filter), and the
+    /// durations of its runs.
     struct Entry: ~Copyable {
         var index = IndexRunner()
         let changes: MatchChanges
@@ -143,10 +144,10 @@ private struct EqualityRace: ~Copyable {
     }
 }
 
-/// Comparison for filters that the index finds by a column's order or by a prefix.
+/// Comparison for filters with `<`, `>` or a prefix, which the index finds by the order of a column's values.
 private struct RangeRace {
     let name: String
-    /// Number of lowest values that changes can have; nil for all values that filters name.
+    /// Number of values that the changes have, counted from the lowest; nil for all values that filters name.
     let values: Int?
     let filter: @Sendable (Int) -> String
 
@@ -226,7 +227,7 @@ private struct ScanRace {
     }
 }
 
-/// Cost of subscribing and unsubscribing, and the memory of a subscription.
+/// Measurement of the time for subscribing and unsubscribing, and of the memory of a subscription.
 private enum SubscribingCost {
     static let name = "subscribing"
 
@@ -284,7 +285,7 @@ private enum Rate {
     static func perSecond(_ nanoseconds: Samples) -> Samples { Samples(nanoseconds.values.map { 1e9 / $0 }) }
 }
 
-/// Deliveries that a correct run finds.
+/// Deliveries that a correct run has to find.
 private enum Expected {
     /// Returns the deliveries of changes that match one subscriber each: the one whose filter has the change's value.
     static func deliveries(_ changes: MatchChanges, parts: Int) -> Deliveries {

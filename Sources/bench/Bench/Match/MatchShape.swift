@@ -4,7 +4,7 @@ import Policy
 
 /// Table of the benchmark `match`, the filters on it, and changes of its rows.
 struct MatchShape {
-    /// Column that the filters compare.
+    /// Column that the filters of a case compare.
     enum Filtered: String, CaseIterable {
         case uuid, int8, text
 
@@ -59,8 +59,8 @@ struct MatchShape {
         return try Predicate(check, canonical: check.literals.map(\.text))
     }
 
-    /// Returns a stored transaction of inserts. A row's `number` determines the values of the three filtered columns;
-    /// `score` is independent of it.
+    /// Returns inserts of rows as a stored transaction. A row's `number` determines the values of the three filtered
+    /// columns; `score` is independent of it.
     static func part(_ rows: ArraySlice<(number: Int, score: Int)>) -> [UInt8] {
         var writer = ByteWriter(capacity: 64 << 10)
         let info = TransactionInfo(xid: 700, commitLSN: .zero, endLSN: .zero, commitTime: 0)
@@ -111,7 +111,7 @@ struct MatchShape {
     }
 }
 
-/// Stored transactions with known subscribers: one number for each change.
+/// Stored transactions with changes whose subscribers are known: one number for each change determines its values.
 struct MatchChanges {
     static let changesPerPart = 100
 

@@ -52,7 +52,8 @@ final class LongRead {
         ]
     }
 
-    /// Repeats a question to the log until it has an answer, and returns the answer.
+    /// Asks a question, such as one to the hub's log, until it has an answer, and returns the answer. Failures count as
+    /// no answer.
     @discardableResult
     private func waitFor<Answer>(_ question: () throws -> Answer?) throws -> Answer {
         for _ in 0..<1200 {
@@ -62,8 +63,9 @@ final class LongRead {
         throw BenchFailure("void (resume, one client): the hub did not take in what was made")
     }
 
-    /// Returns the log's changes per second, from the client's join to its last change. `changes` is the number of
-    /// changes that the client receives: the last ones of its owner.
+    /// Returns the number of the log's changes per second that the hub passes while the client catches up, from the
+    /// join to the client's last change. `changes` is the number of changes that the client receives: the last ones of
+    /// its owner.
     private func comeBack(
         _ hub: HubProcess, from start: EventLogPosition, filter: String, changes: Int
     ) throws -> Double {

@@ -50,7 +50,7 @@ struct ResumeScenario: Scenario {
     }
 }
 
-/// Clients of one table, each with its own login session, by which the hub recognizes it.
+/// Clients of one table that the hub recognizes when they return: each has a login session.
 final class KnownClients {
     private static let topic = "realtime:bench"
     private static let path = "/socket/websocket?vsn=2.0.0&apikey={token}"
@@ -88,8 +88,8 @@ extension ServingStage {
         try startHub(table, loops: 0, TalkLane.unlimited + ["--catch-up-grace", "1h"] + more)
     }
 
-    /// Inserts rows, a thousand in each transaction. The owners alternate, and each owner's rows are numbered
-    /// separately.
+    /// Inserts rows, a thousand in each transaction. The rows belong to the owners in turn, and the rows of each owner
+    /// are numbered separately.
     func load(_ table: String, first: Int64, count: Int, owners: Int) throws {
         try connection.execute("SET synchronous_commit = off")
         defer { _ = try? connection.execute("RESET synchronous_commit") }

@@ -63,8 +63,8 @@ final class ReturningStorm {
         nextRow += Int64(missed)
     }
 
-    /// Returns two durations in seconds until all clients have all changes: since the first connection, and since the
-    /// last subscription.
+    /// Connects and joins the clients again. Returns the seconds until all clients have all changes: since the first
+    /// connection (`whole`), and since the last subscription (`last`).
     private func comeBack(_ storm: KnownClients) throws -> (whole: Double, last: Double) {
         let began = Clock.monotonicNanoseconds()
         let subscribed = try storm.comeBack(milliseconds: milliseconds)
@@ -74,8 +74,8 @@ final class ReturningStorm {
         return (Double(nanoseconds) / 1e9, max(0, Double(nanoseconds) - Double(subscribed)) / 1e9)
     }
 
-    /// Returns the 99th percentile of the latency of the clients that stay connected, in milliseconds, while `doing`
-    /// runs.
+    /// Runs `doing` and measures the latency of the clients that stay connected. Returns its 99th percentile in
+    /// milliseconds.
     private func latency(of live: KnownClients, while doing: () throws -> Void) throws -> Double {
         let first = nextLive
         // The clients expect more changes than will be committed. The result depends on the number of written rows.

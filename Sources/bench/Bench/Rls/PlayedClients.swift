@@ -6,8 +6,8 @@ import Synchronization
 import System
 import WebSocket
 
-/// Subscribers without sockets, in the hub's process, each with its own claims. They check the changes that each
-/// receives.
+/// Subscribers without sockets, in the hub's process, each with its own claims. They check the changes that each of
+/// them receives.
 final class PlayedClients: Sendable {
     /// Number of joins that are in progress simultaneously.
     private static let window = 256
@@ -60,9 +60,9 @@ final class PlayedClients: Sendable {
 
     // MARK: Receiving
 
-    /// Releases the held hub and waits until all clients have received all of these changes. Returns the nanoseconds.
-    /// If a change is not for all clients, it is for one: the client whose number is the change's number modulo the
-    /// number of clients.
+    /// Releases the held hub and waits until the clients have received these changes. Returns the nanoseconds. With
+    /// `isForAll`, every client receives every change. Otherwise each change is for one client: the one whose number is
+    /// the change's number modulo the number of clients.
     func receive(_ changes: Range<Int64>, isForAll: Bool, wantsFrames: Bool) throws -> UInt64 {
         let expected = isForAll ? changes.count * count : changes.count
         let stride = isForAll ? nil : Int64(count)
@@ -87,12 +87,15 @@ final class PlayedClients: Sendable {
     }
 }
 
-/// Witness that counts or checks the changes of each client.
+/// Observer of the frames that the hub sends to `PlayedClients`. It counts or checks the changes of each client.
 private final class PlayedWitness: FrameWitness, Sendable {
     let subscribed = Atomic<Int>(0)
     let received = Atomic<Int>(0)
+    /// Number of changes after which the round has ended.
     private let expected = Atomic<Int>(.max)
+    /// Nanoseconds from the beginning of the round to the last expected change; 0 before that.
     private let ended = Atomic<UInt64>(0)
+    /// First refusal of the hub, and first fault in the changes that a client received; nil if there is none.
     private let said = Mutex<(refusal: String?, fault: String?)>((nil, nil))
     /// Counts that only the loop's thread uses.
     private let counts = LoopOwned(Counts())
@@ -121,6 +124,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
 
     // MARK: From other threads
 
+    /// Sets the number of changes of the next round.
     func awaiting(_ count: Int) {
         received.store(0, ordering: .releasing)
         ended.store(0, ordering: .releasing)
@@ -175,6 +179,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         counts.value.isJoining = true
     }
 
+    /// Returns the number of changes that the client at this seat has to receive.
     private func share(_ seat: Int) -> Int {
         let changes = counts.value.changes
         guard let stride = counts.value.stride.map(Int.init) else { return changes.count }
@@ -184,6 +189,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
 
     var wantsFrames: Bool { counts.value.isJoining || counts.value.wantsFrames }
 
+    /// Counts frames of changes whose content is not checked.
     func counted(_ frames: Int, to connection: ConnectionID) { add(frames, Int(connection.seat)) }
 
     private func add(_ frames: Int, _ seat: Int) {
@@ -196,6 +202,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         }
     }
 
+    /// Checks each frame in the bytes that the hub sent to a client.
     func saw(_ bytes: RawSpan, to connection: ConnectionID) {
         var at = bytes.starts(with: "HTTP/1.1 ") ? upgraded(bytes) : 0
         while let frame = ServerFrame(bytes, at: at) {
@@ -204,7 +211,7 @@ private final class PlayedWitness: FrameWitness, Sendable {
         }
     }
 
-    /// Returns the offset of the first frame, behind the answer to the upgrade.
+    /// Returns the offset of the first frame after the server's answer to the WebSocket upgrade.
     private func upgraded(_ bytes: RawSpan) -> Int {
         guard bytes.starts(with: "HTTP/1.1 101"), let end = bytes.firstOffset(of: "\r\n\r\n", from: 0) else {
             refuse(String(bytes.text.prefix(200)))

@@ -1,5 +1,5 @@
-/// Policies that the benchmark compares, with the SQL by which PostgreSQL, the benchmark's baseline ("peer"), decides
-/// each.
+/// Policies of the benchmark `rls`. For each, the hub is compared with PostgreSQL (the "peer"), which decides the same
+/// policy by SQL.
 enum RlsPolicy: String, CaseIterable {
     case none
     case `true`

@@ -51,14 +51,17 @@ struct RlsScenario: Scenario {
     }
 }
 
-/// Comparison for one policy with a growing number of subscribers: a hub with clients in its process, a hub with
-/// sockets, and the peer (PostgreSQL).
+/// Comparison of one policy with a growing number of subscribers. The contestants are a hub with clients in its
+/// process, a hub with sockets, and the peer (PostgreSQL).
 private final class RlsRace {
     private let policy: RlsPolicy
     private let stage: RlsStage
     private let settings: BenchSettings
+    /// Hub that serves clients in its own process.
     private let playing: RlsHub
+    /// Clients in the process of the hub `playing`.
     private let played: PlayedClients
+    /// Hub that serves clients with sockets.
     private let serving: RlsHub
     /// Rates with one client without a socket.
     private var alone: Samples?
@@ -167,7 +170,8 @@ private final class RlsRace {
     }
 }
 
-/// Benchmark of many clients that join a table with memberships simultaneously.
+/// Benchmark of the time until many clients that connect simultaneously are all subscribed to a table whose policy
+/// reads a membership table.
 private struct JoinStorm {
     private let stage: RlsStage
     private let settings: BenchSettings

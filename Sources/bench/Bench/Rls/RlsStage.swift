@@ -6,7 +6,8 @@ import Server
 import Settings
 import System
 
-/// Private PostgreSQL with a table for each policy, users, and the functions of the peer (PostgreSQL as the baseline).
+/// Private PostgreSQL of the benchmark `rls`: a table for each policy, users, and the functions by which PostgreSQL
+/// itself decides the policies as the peer (the baseline).
 final class RlsStage {
     static let role = "authenticated"
     static let members = "rls_members"
@@ -147,7 +148,7 @@ final class RlsStage {
             + #""access_token":"\#(token)"}"#
     }
 
-    /// Returns a client's token, and the message by which the client joins.
+    /// Returns the token of the client with this number, and the message by which it joins.
     func introduction(_ number: Int, _ policy: RlsPolicy) -> (token: String, join: String) {
         let digits = Self.digits(number)
         let claims = Array(Self.claims(numbered: digits).utf8)
@@ -158,8 +159,8 @@ final class RlsStage {
 
     var clientErrors: String { place.path + "/clients.log" }
 
-    /// Creates users up to this number, with their memberships. Also creates their subscriptions for the peer,
-    /// PostgreSQL.
+    /// Creates users and their memberships until there are `wanted`. Also creates the subscriptions that the peer,
+    /// PostgreSQL, reads.
     func makeUsers(_ wanted: Int) throws {
         // With a smaller table, PostgreSQL would read it completely instead of using the index, and evaluate the claims
         // for each row.
@@ -272,7 +273,7 @@ final class RlsStage {
     }
 }
 
-/// Hub in this process. It can be held while its log fills.
+/// Hub of the benchmark `rls`, in this process. The benchmark can hold it while its log fills.
 final class RlsHub: Sendable {
     let slot: String
     let inProcessClients = InProcessClients()
@@ -290,12 +291,13 @@ final class RlsHub: Sendable {
 
     func stop() { hub.stop() }
 
+    /// True if the hub decides the policy without asking PostgreSQL.
     func decides(_ policy: RlsPolicy) -> Bool { hub.decides(policy.table, with: policy.members) }
 
     /// Makes the hub stop reading its log. Commits are still written to the log.
     func hold() { inProcessClients.order { $0.isHolding = true } }
 
-    /// Makes the hub read its log again. The loop's thread calls `also` first.
+    /// Makes the hub read its log again after `hold`. The loop's thread calls `also` first.
     func goOn(_ also: @escaping @Sendable () -> Void = {}) {
         inProcessClients.order { loop in
             also()

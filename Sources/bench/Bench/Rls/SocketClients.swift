@@ -1,7 +1,7 @@
 import Synchronization
 import System
 
-/// Subscribers with sockets, in processes of their own. Each has its own claims.
+/// Subscribers of the benchmark `rls` with sockets, in separate processes. Each has its own claims.
 final class SocketClients {
     private let hub: RlsHub
     private let fleet: LoadFleet
@@ -19,7 +19,7 @@ final class SocketClients {
 
     func close() { fleet.close() }
 
-    /// Joins all clients. Returns the nanoseconds until all are subscribed.
+    /// Joins all clients to the policy's table. Returns the nanoseconds until all are subscribed.
     func join(_ policy: RlsPolicy) throws -> UInt64 {
         let began = Clock.monotonicNanoseconds()
         try fleet.join(

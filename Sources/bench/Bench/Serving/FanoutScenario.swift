@@ -44,16 +44,16 @@ struct FanoutScenario: Scenario {
     }
 }
 
-/// Cost of one round of sending, per delivery.
+/// Cost per delivery in one round of the benchmark `fanout`.
 struct FanoutCost {
-    /// Processor time of the threads that send.
+    /// Processor time of the sending threads, in microseconds.
     var loopMicroseconds: Double
     var processMicroseconds: Double
     var deliveriesPerSecond: Double
     var bytes: Double
 }
 
-/// One hub and its subscribers.
+/// One hub of the benchmark `fanout`, and its subscribers.
 final class FanoutLane {
     static let firstSequence: Int64 = 1_000_000
 
@@ -87,7 +87,7 @@ final class FanoutLane {
         stage.end(hub)
     }
 
-    /// Sends transactions. Waits after each until all clients have received it.
+    /// Commits transactions. After each, waits until all clients have received its rows. Returns the hub's cost.
     func send(transactions: Int, rows: Int) throws -> FanoutCost {
         let before = try hub.use()
         try fleet.expect(first: next, each: Int64(transactions * rows))
@@ -123,7 +123,7 @@ final class FanoutLane {
     }
 }
 
-/// Comparison of hubs and the bare server, with the same number of clients.
+/// Comparison of hubs with the bare server, for the same number of clients.
 private final class FanoutRace {
     private static let rowsQueued = 16
 

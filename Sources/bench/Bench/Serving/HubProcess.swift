@@ -38,6 +38,7 @@ final class HubProcess {
         }
     }
 
+    /// Returns the port that the hub reports in its log; nil if it does not listen yet.
     private static func port(in log: String) -> UInt16? {
         guard let line = log.split(separator: "\n").first(where: { $0.contains("listening") }),
             let colon = line.firstRange(of: "127.0.0.1:")
@@ -47,6 +48,7 @@ final class HubProcess {
 
     var processID: Int32 { process.processID }
 
+    /// Returns the processor time that the hub has used so far.
     func use() throws -> ProcessUse { try ProcessUse(processID) }
 
     var isRunning: Bool { process.isRunning }

@@ -37,6 +37,7 @@ struct IdleScenario: Scenario {
         return series.flatMap { $0.results(bare) }
     }
 
+    /// Returns the bytes of memory per client of the bare server.
     private func bareBytes(_ count: Int, _ place: Workplace) throws -> Double {
         let none = try BareFanout(clients: 1, errors: place.path + "/bare.log")
         defer { none.close() }
@@ -47,7 +48,7 @@ struct IdleScenario: Scenario {
     }
 }
 
-/// Measurements of one kind of subscription, round by round.
+/// Measurements of idle clients with one kind of subscription, one for each round.
 private struct IdleSeries {
     let name: String
     let filter: String?
@@ -78,7 +79,7 @@ private struct IdleSeries {
         }
     }
 
-    /// Returns the percentage of one processor that the hub uses during these seconds.
+    /// Returns the percentage of one processor that the hub uses, measured over this number of seconds.
     private func share(_ hub: HubProcess, _ seconds: Int) throws -> Double {
         let before = try hub.use()
         Pause.milliseconds(seconds * 1000)

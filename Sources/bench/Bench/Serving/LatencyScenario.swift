@@ -66,7 +66,8 @@ private final class LatencyRace {
         if !hubFirst { hub.append(try measureHub()) }
     }
 
-    /// Measures the hub. Each owner's rows are numbered separately, so that a client notices missing ones.
+    /// Returns the latencies of the hub. The rows of each owner are numbered separately, so that a client notices
+    /// missing ones.
     private func measureHub() throws -> LatencyHistogram {
         try fleet.expect(first: next, each: Int64(changes / Self.owners), owner: "{n%\(Self.owners)}")
         try EvenPace.run(changes) { number in
@@ -90,6 +91,7 @@ private final class LatencyRace {
 
     private static let moment = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
+    /// Returns the latencies of the baseline: PostgreSQL's own notifications.
     private func measureNotify() throws -> LatencyHistogram {
         let listener = try NotifyListener(stage.cluster.target(), expected: changes)
         try EvenPace.run(changes) { _ in
@@ -111,7 +113,7 @@ private final class LatencyRace {
     }
 }
 
-/// PostgreSQL session that listens for notifications, on a thread of its own.
+/// PostgreSQL session of the baseline, which listens for notifications on a separate thread.
 private final class NotifyListener {
     private final class Outcome: Sendable {
         let latency = Mutex(LatencyHistogram())

@@ -11,7 +11,7 @@ final class LedgerRace {
         case one = "for one of them"
     }
 
-    /// Values of the hub's setting `ledger` that are compared. The first one is the baseline for the others.
+    /// Values of the hub's setting `ledger` that the benchmark compares. The first one is the baseline for the others.
     private static let modes = ["off", "exceptions", "ranges", "full"]
     private static let ofDefault = "ranges"
 
@@ -60,7 +60,7 @@ final class LedgerRace {
     }
 }
 
-/// One hub and its subscribers.
+/// One hub of the benchmark of the ledger, and its subscribers.
 private final class LedgerLane {
     private static let firstSequence: Int64 = 1_000_000
     private static let deliveriesPerSecond = 40_000
@@ -111,7 +111,7 @@ private final class LedgerLane {
         bytesBefore = try ledgerBytes()
     }
 
-    /// Sends transactions at equal intervals, and waits until all clients have received their changes.
+    /// Commits transactions at equal intervals, and waits until all clients have received their changes.
     func send() throws {
         let before = try hub.use()
         let rows = Int64(transactions * rowsOfTransaction)
@@ -140,7 +140,8 @@ private final class LedgerLane {
         rates.append(Double(report.received) / seconds)
     }
 
-    /// Inserts rows. Each is for one client: the one whose number is the row's number modulo the number of clients.
+    /// Commits rows in one transaction. Each row is for one client: the one whose number is the row's number modulo the
+    /// number of clients.
     private func insert() throws {
         try stage.connection.query(
             """

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import System
 
-/// Processor time that a process has used so far, for each thread.
+/// Processor time that each thread of a process has used so far.
 struct ProcessUse {
     struct Thread {
         var name: String
@@ -22,8 +22,8 @@ struct ProcessUse {
         }
     }
 
-    /// Returns the nanoseconds of processor time used since an earlier reading, by threads whose names begin with
-    /// `prefix`.
+    /// Returns the nanoseconds of processor time used since an earlier reading of the same process, by threads whose
+    /// names begin with `prefix`.
     func nanoseconds(since earlier: ProcessUse, threads prefix: String = "") -> Double {
         var total: UInt64 = 0
         for (number, thread) in threads where thread.name.hasPrefix(prefix) {

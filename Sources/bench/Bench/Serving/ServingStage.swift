@@ -4,7 +4,8 @@ import Embedded
 import Postgres
 import System
 
-/// Private PostgreSQL with tables that hubs serve. Also makes clients' tokens and paths.
+/// Private PostgreSQL with the tables that a benchmark's hubs serve. Also starts the hubs, and makes clients' tokens
+/// and paths.
 final class ServingStage {
     static let role = "authenticated"
 
@@ -28,7 +29,8 @@ final class ServingStage {
 
     func close() { cluster.stop() }
 
-    /// Creates a table with the number and the time that clients check, an owner for filters, and some text.
+    /// Creates a table for a hub to serve. Its columns are the number and the time that clients check, an owner for
+    /// filters, and some text.
     func makeTable(_ name: String) throws {
         try connection.execute(
             "CREATE TABLE \(name) (id bigint PRIMARY KEY, owner bigint, seq bigint, at bigint, title text);"

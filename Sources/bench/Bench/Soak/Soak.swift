@@ -15,11 +15,14 @@ public struct SoakSettings: Sendable {
     public init() {}
 }
 
+/// Result of a soak test.
 public struct SoakReport: Sendable {
     public internal(set) var seed: UInt64 = 0
     public internal(set) var seconds = 0
     public internal(set) var users = 0
+    /// Number of actions that the users performed.
     public internal(set) var deeds = 0
+    /// Number of the users' actions that failed.
     public internal(set) var refusals = 0
     public internal(set) var faults: [(fault: String, times: Int)] = []
     /// Number of rows that were compared at the end.
@@ -144,6 +147,7 @@ public final class Soak {
         return report
     }
 
+    /// True if all apps have received everything within this time.
     private func settles(within limit: Duration) async throws -> Bool {
         let deadline = ContinuousClock.now + limit
         while ContinuousClock.now < deadline {
@@ -153,8 +157,8 @@ public final class Soak {
         return false
     }
 
-    /// Compares each app with the database until they agree. Changes in flight get time to arrive, but the app must
-    /// need nothing else.
+    /// Compares the rows of each app with those of the database until they agree. Changes in flight get time to arrive,
+    /// but no further action of a user is needed.
     private func judge() async throws {
         let began = ContinuousClock.now
         for seat in seats {
@@ -236,6 +240,7 @@ public final class Soak {
         }
     }
 
+    /// Performs an action after this number of seconds.
     private func later(_ seconds: Int, _ deed: @escaping @MainActor @Sendable () -> Void) {
         troubles.append(
             Task {

@@ -240,7 +240,7 @@ final class ListingSeat: SoakSeat {
 final class FriendSeat: SoakSeat {
     private let others: [UUID]
     private var model: FriendshipsModel?
-    /// Toasts that the app has shown, in this launch and all earlier ones.
+    /// Toasts that the app has shown so far, in all its launches.
     private var told: [FriendshipsModel.Toast] = []
 
     init(_ database: SoakDatabase, _ person: UUID, port: UInt16, others: [UUID]) {

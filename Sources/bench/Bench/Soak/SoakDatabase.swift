@@ -7,8 +7,8 @@ import Synchronization
 import System
 import TidewireClient
 
-/// Private PostgreSQL with the tables of the five apps. Its own threads run SQL as the apps' APIs would: with a
-/// person's role and claims.
+/// Private PostgreSQL with the tables of the five apps of the soak test. Its threads run SQL as the apps' APIs would:
+/// with a person's role and claims.
 final class SoakDatabase: Sendable {
     typealias Rows = [[String?]]
 
@@ -116,8 +116,8 @@ final class SoakDatabase: Sendable {
         return JWT.sign(claims: claims.span, secret: Array(secret.utf8).span)
     }
 
-    /// Applies a pending write of an app. An app may send the same write twice, and an older write must not replace a
-    /// newer one.
+    /// Applies a pending write of an app, as the app's API would. An app may send the same write twice, and an older
+    /// write must not replace a newer one.
     func take(_ write: PendingWrite, of person: UUID) async -> OfflineWrites.Answer {
         var values = write.values
         let isLike = write.table == Like.table

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import TidewireClient
 
-/// Person with an app: the app's client and model, and the person's actions.
+/// Person with an app, in the soak test: the app's client and model, and the person's actions.
 @MainActor
 class SoakSeat {
     let database: SoakDatabase
@@ -73,10 +73,12 @@ class SoakSeat {
 
     func renewToken(seconds: Int = 86_400) { client.signIn(token: database.token(person, seconds: seconds)) }
 
+    /// True if the app has received all changes and has no unsent writes.
     var hasSettled: Bool { client.state == .live && writes.pendingWrites.isEmpty }
 
     // MARK: Actions and rows
 
+    /// Performs a random action of the person in the app.
     func act(_ chance: inout VerifyChance) async throws {}
     /// Returns texts of the rows that the app shows.
     func shown() -> [String] { [] }
@@ -85,6 +87,8 @@ class SoakSeat {
     /// Returns descriptions of faults in the app that do not depend on the database's rows.
     func faults() -> [String] { [] }
 
+    /// Compares the app with the database. Returns texts about rows that only one of them has, and about other faults
+    /// of the app.
     func differences() async throws -> [String] {
         let rows = try await database.ask(expected(), as: person)
         // There is no suspension between the two, so the app's rows cannot change in between.
@@ -94,7 +98,7 @@ class SoakSeat {
     }
 }
 
-/// Switch that any thread can read and set.
+/// Boolean that any thread can read and set. It is true at first.
 final class Switch: Sendable {
     private let stored = Mutex(true)
     var isOn: Bool {
@@ -110,6 +114,7 @@ final class LaunchStorage: TidewireStorage {
 
     init(_ shared: Tidewire.MemoryStorage) { self.shared = shared }
 
+    /// Ends the launch: nothing more is stored.
     func die() { isAlive.withLock { $0 = false } }
 
     func load(_ name: String) -> Data? { shared.load(name) }

@@ -49,7 +49,7 @@ struct BroadcastScenario: Scenario {
 
 // MARK: Users
 
-/// Search for the number of users that one loop sustains, and measurement of their cost.
+/// Search for the number of users whose broadcasts one loop of the hub sustains, and measurement of their cost.
 private final class UserRace {
     private static let group = 6
     private static let bytes = 300
@@ -111,6 +111,7 @@ private final class UserRace {
             speakers: rounded(users))
     }
 
+    /// Returns the number of users, reduced to whole groups.
     private func rounded(_ users: Int) -> Int { max(Self.group, users / Self.group * Self.group) }
 
     private func isSustained(_ users: Int, messages: Int) throws -> Bool {
@@ -120,7 +121,7 @@ private final class UserRace {
         return cost.p99 < Self.highestP99
     }
 
-    /// Searches for the highest sustained number of users: first by doubling, then by bisection.
+    /// Returns the highest number of users that the hub sustains. Searches first by doubling, then by bisection.
     private func search() throws -> Int {
         var low = 0
         var high = rounded(isQuick ? 60 : 1500)
@@ -138,8 +139,8 @@ private final class UserRace {
         return low
     }
 
-    /// Confirms a number of users in a longer step, because the search may have been lucky. Reduces the number until it
-    /// is sustained.
+    /// Repeats the measurement for a number of users in a longer step, because the search may have been lucky. Reduces
+    /// the number until the hub sustains it, and returns it.
     private func confirmed(_ found: Int) throws -> Int {
         var users = found
         while try !isSustained(users, messages: isQuick ? 2 : 10) {
@@ -150,7 +151,7 @@ private final class UserRace {
     }
 }
 
-/// Costs of the hub and the bare server, round by round.
+/// Costs of broadcasts for the hub and the bare server, one for each round.
 struct TalkSeries {
     var hub: [TalkCost] = []
     var bare: [TalkCost] = []
@@ -203,7 +204,7 @@ struct TalkSeries {
 
 // MARK: Payloads
 
-/// Comparison for large messages to six receivers.
+/// Comparison of the hub and the bare server for large messages to six receivers.
 private final class PayloadRace {
     private static let group = 6
 

@@ -3,8 +3,8 @@ import Embedded
 import Postgres
 import System
 
-/// Private PostgreSQL with Supabase's schemas, users who are members of rooms, and a policy that checks their
-/// membership.
+/// Private PostgreSQL of the benchmark `joins`: Supabase's schemas, users who are members of rooms, and a policy that
+/// checks their membership.
 final class JoinsStage {
     static let rooms = 1000
     private static let role = "authenticated"
@@ -94,9 +94,9 @@ final class JoinsStage {
 
     // MARK: The peer
 
-    /// Returns the joins per second of the peer: PostgreSQL, used in the same way as by Supabase Realtime, the
-    /// reference. One session runs a transaction for each join, which inserts a row, sets the claims, and checks
-    /// whether the row is visible. The statements are prepared, as in the reference.
+    /// Returns the joins per second of the peer: PostgreSQL alone, used in the same way as by Supabase Realtime. One
+    /// session runs a transaction for each join, which inserts a row, sets the claims, and checks whether the row is
+    /// visible. The statements are prepared, as they are by Supabase Realtime.
     func measurePeer(_ joins: Int) throws -> Double {
         let session = try cluster.connect()
         var prepared: Set<String> = []

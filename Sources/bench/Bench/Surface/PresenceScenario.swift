@@ -32,7 +32,7 @@ struct PresenceScenario: Scenario {
     }
 }
 
-/// Hub whose members track and leave a presence.
+/// Hub of the benchmark `presence`, whose clients track and leave a presence.
 private final class PresenceLane {
     let hub: HubProcess
     private let stage: ServingStage
@@ -51,7 +51,7 @@ private final class PresenceLane {
 
     deinit { stage.end(hub) }
 
-    /// Returns clients that have joined a new topic.
+    /// Creates clients and joins them to a new topic.
     func members(_ count: Int) throws -> LoadFleet {
         topics += 1
         let fleet = try LoadFleet(clients: count, inOneProcess: true, errors: place.path + "/clients.log")
@@ -85,12 +85,15 @@ extension PresenceOutcome {
 
 // MARK: All at once
 
+/// Comparison in which many clients track a presence simultaneously, and then half of them leave simultaneously.
 private final class PresenceStorm {
     private let lane: PresenceLane
     private let bareAll: BareFanout
     private let bareHalf: BareFanout
     private let count: Int
+    /// Measurements while all members track a presence.
     private var coming = (hub: Samples(), bare: Samples(), messages: Samples())
+    /// Measurements while half of the members leave.
     private var going = (hub: Samples(), bare: Samples(), messages: Samples())
 
     init(_ stage: ServingStage, _ place: Workplace, _ settings: BenchSettings) throws {
@@ -119,7 +122,8 @@ private final class PresenceStorm {
             + results("\(count / 2) of \(count) members all at once, leaving", going)
     }
 
-    /// Warms up the hub. Returns a sample of the difference message for one member.
+    /// Makes the hub send some presence messages before the measurement. Returns one of them, the difference message
+    /// for one member, as a sample.
     private func warmUp() throws -> String {
         let fleet = try lane.members(count)
         defer { fleet.close() }
@@ -139,7 +143,7 @@ private final class PresenceStorm {
         going.messages.add(Double(went.messages) / Double(count))
     }
 
-    /// Checks that no superfluous message arrives afterwards and makes correct views wrong.
+    /// Checks after a pause that no further message has made the clients' views of presence wrong.
     private func checkAgain(_ fleet: LoadFleet) throws {
         Pause.milliseconds(50)
         _ = try fleet.track(0, together: true, payload: "{}").check("tracking")

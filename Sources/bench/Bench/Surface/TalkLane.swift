@@ -2,7 +2,7 @@ import System
 
 /// Hub with one loop, pinned to one processor, and clients that talk in its channels, pinned to another.
 final class TalkLane {
-    /// Options that turn all limits off. Limits are the operator's choice and not part of the measurement.
+    /// Options of the hub that turn all limits off. Limits are the operator's choice and not part of the measurement.
     static let unlimited = [
         "--max-events-per-second", "0", "--max-joins-per-second", "0", "--max-presence-events-per-second", "0",
         "--max-client-presence-events-per-window", "0", "--max-connections", "19500", "--max-concurrent-users", "19500",
@@ -14,7 +14,8 @@ final class TalkLane {
     private let stage: ServingStage
     private let name: String
 
-    /// Starts the hub and the clients. Each group size makes one channel for so many clients with neighbouring numbers.
+    /// Starts the hub and the clients. For each group size, a client has one channel, which it shares with so many
+    /// clients of neighbouring numbers.
     init(_ name: String, _ stage: ServingStage, _ place: Workplace, clients: Int, groups: [Int]) throws {
         self.stage = stage
         self.name = name
@@ -41,7 +42,7 @@ final class TalkLane {
         stage.end(hub)
     }
 
-    /// Returns a message that the hub sent.
+    /// Returns a message that the hub sent to a client.
     func sample() throws -> String { try fleet.sample() }
 
     func talk(bytes: Int, intervalMicroseconds: Int, count: Int, speakers: Int) throws -> TalkCost {
@@ -70,7 +71,7 @@ final class TalkLane {
     }
 }
 
-/// Cost of a talk.
+/// Cost of a talk: broadcasts that clients sent each other through the hub or the bare server.
 struct TalkCost {
     var p50: Double
     var p99: Double
@@ -96,7 +97,7 @@ struct TalkCost {
         clientShare = clientNanoseconds / microseconds / 10
     }
 
-    /// Creates the cost of the bare server, which only sends.
+    /// Makes the cost of a talk from that of the bare server, which only sends.
     init(_ cost: BareFanout.Cost, _ report: LoadReport, microseconds: Double) {
         self.init(
             report, loopNanoseconds: Double(cost.processorNanoseconds),

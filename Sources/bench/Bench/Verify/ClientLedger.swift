@@ -1,4 +1,4 @@
-/// Fault in the changes that a client received.
+/// Fault of the hub that the verifier found, usually in the changes that a client received.
 struct Finding: Sendable, Equatable {
     enum Kind: String, CaseIterable, Sendable {
         case missing
@@ -20,9 +20,9 @@ struct Finding: Sendable, Equatable {
     var sequence: Int64?
 }
 
-/// Account of one client: compares the changes that it had to receive with those that it received. Evaluates notes in
-/// the order in which they were made, and returns findings. The account knows nothing of the hub except its promises to
-/// this kind of client.
+/// Account of one client of the verifier: compares the changes that the client had to receive with those that it
+/// received. It evaluates the client's notes in the order in which they were made, and returns findings. It knows
+/// nothing of the hub except its promises to this kind of client.
 struct ClientLedger: Sendable {
     enum Kind: String, CaseIterable, Sendable {
         /// Client that joins without a position each time. The hub does not promise it the changes between two joins.
@@ -35,15 +35,15 @@ struct ClientLedger: Sendable {
         /// Unmodified client for Python, with the same rules as `catchUp`.
         case real = "real"
 
-        /// True if the client has to receive the changes between its connections, too.
+        /// True if the client also has to receive the changes that were committed between its connections.
         var goesOn: Bool { self != .plain }
-        /// True if the hub may send changes again that the client received shortly before the cut.
+        /// True if the hub may send changes again that the client received shortly before its socket was cut.
         var mayRepeat: Bool { self != .explicit }
     }
 
     enum Beginning: Sendable, Equatable {
         case joined
-        /// Hub's answer to a join that states a position: true if the hub continues from there.
+        /// Reply to a join that states a position: true if the hub continues from there.
         case recovered(Bool)
     }
 
@@ -56,20 +56,20 @@ struct ClientLedger: Sendable {
         case garbled(String)
         /// Message of the hub that changes may be missing.
         case told(String)
-        /// Beginning of a pause: the client does not read for a while, so it acknowledges nothing.
+        /// The client stops reading for a while, so it acknowledges nothing.
         case stands
-        /// Interruption of the client's channel. The client will join again. A client for Python may receive changes
+        /// The client's channel has ended, and the client will join again. A client for Python may receive changes
         /// before the reply to that join: an earlier join on the same socket, which it had given up, was answered late.
         case interrupted
     }
 
-    /// Period of a fault, and the deviation of the hub that the fault excuses.
+    /// Time of a fault that the verifier caused, and the deviation of the hub that the fault excuses.
     struct Cause: Sendable, Equatable {
         enum Effect: Sendable {
             /// Loss of changes: the hub may tell clients of a loss.
             case loss
-            /// Missing acknowledgements. Pings and pongs may be delayed, because they use the same connection as
-            /// events. Or the hub may be unable to write the clients' positions to its disk.
+            /// Missing acknowledgements: pings and pongs were delayed, because they use the same connection as changes,
+            /// or the hub could not write the clients' positions to its disk. The hub may then send changes again.
             case silence
         }
 
@@ -78,9 +78,9 @@ struct ClientLedger: Sendable {
         var effect = Effect.loss
     }
 
-    /// Maximum nanoseconds between a change that the hub may send again and the last change that the session had
-    /// received before the cut. The hub sends a ping within a second and stores the acknowledged position within
-    /// another. A busy machine adds delay.
+    /// Maximum age of a change that the hub may send again after a cut, in nanoseconds. The age counts back from the
+    /// last change that the session received. The hub sends a ping within a second and stores the acknowledged position
+    /// within another; the rest allows for a busy machine.
     static let repeatable: UInt64 = 5_000_000_000
     /// Like `repeatable`, for clients for Python. All clients in a process of Python share one thread, which a busy
     /// machine may run late. Then seconds pass between reading a change and answering a ping. The other clients show
@@ -96,19 +96,20 @@ struct ClientLedger: Sendable {
     /// the effect `silence` stop this clock. A new session restarts it, because the hub tells the client in that
     /// session.
     static let lossReportDelay: UInt64 = 3_000_000_000
-    /// Nanoseconds after the beginning of a pause (`stands`). If the client receives a change later than this, it has
-    /// also read the changes before it, and the pause does not count.
+    /// Nanoseconds after which a pause (`stands`) no longer counts. A client that receives a change later than this has
+    /// also read the changes before it.
     static let pauseLimit: UInt64 = 20_000_000_000
     private static let rememberedTimes = 4096
 
     let kind: Kind
-    /// Index of the first expected change that is neither received nor recorded as missing.
+    /// Index in the client's `ExpectedChanges` of the first change that is neither received nor recorded as missing.
     private(set) var next = 0
     private(set) var received = 0
+    /// Number of changes that the client received again.
     private(set) var repeated = 0
-    /// Number of missing changes that the hub told the client of.
+    /// Number of missing changes of which the hub told the client.
     private(set) var told = 0
-    /// Maximum nanoseconds between the reception of a change and the cut after which the hub sent the change again.
+    /// Longest time between the reception of a change and the cut after which the hub sent it again, in nanoseconds.
     private(set) var oldestRepeat: UInt64 = 0
     private(set) var hasBegun = false
     /// Number of the transaction up to which changes are optional. A later change that does not arrive is missing,
@@ -124,21 +125,24 @@ struct ClientLedger: Sendable {
     /// Index of the first expected change that the hub may send again in this session.
     private var repeatsFrom = Int.max
     private var lastReceivedAt: UInt64 = 0
-    /// Value of `lastReceivedAt` when this session began: about the time when the previous session was cut.
+    /// Monotonic time of the last reception in the previous session, in nanoseconds: about the time when that session
+    /// was cut.
     private var edge: UInt64 = 0
     /// Time at which the last pause (`stands`) began; nil if this session has not paused.
     private var pausedAt: UInt64?
-    /// Indexes of the expected changes received last, with their times of reception, the newest at the end.
+    /// Changes that the client received last, the newest at the end: the index of each in `ExpectedChanges` and the
+    /// monotonic time of its reception.
     private var times: [(place: Int, at: UInt64)] = []
+    /// Indexes of the expected changes that were recorded as missing.
     private var reported: Set<Int> = []
-    /// Missing changes of which the hub may still tell the client in time.
+    /// Missing changes, each with its index in `ExpectedChanges`, of which the hub may still tell the client in time.
     private var untold: [(place: Int, finding: Finding)] = []
     /// Monotonic time of the last reply to a join, in nanoseconds.
     private var begun: UInt64 = 0
 
     init(_ kind: Kind) { self.kind = kind }
 
-    /// Evaluates a note and returns its findings.
+    /// Evaluates a note of the client and returns the findings that it shows.
     /// - Parameter committed: upper bound of the numbers of transactions that were committed before the note was made.
     mutating func take(
         _ note: Note, at: UInt64, committed: Int64, causes: [Cause], journal: borrowing Journal, seat: Int
@@ -159,7 +163,7 @@ struct ClientLedger: Sendable {
         }
     }
 
-    /// Removes and returns the missing changes of which the hub has not told the client in time.
+    /// Removes and returns the missing changes for which the hub's time to tell the client is over (`lossReportDelay`).
     private mutating func takeUntold(_ at: UInt64, _ causes: [Cause]) -> [Finding] {
         let overdue = untold.prefix {
             Self.audible(from: max($0.finding.at, begun), to: at, causes) > Self.lossReportDelay
@@ -174,7 +178,7 @@ struct ClientLedger: Sendable {
         return untold.map(\.finding)
     }
 
-    /// Returns the nanoseconds between two times that no cause with the effect `silence` covers.
+    /// Returns the nanoseconds between two times, without the periods of causes with the effect `silence`.
     static func audible(from begin: UInt64, to end: UInt64, _ causes: [Cause]) -> UInt64 {
         var (reached, audible): (UInt64, UInt64) = (begin, 0)
         for silence in causes.filter({ $0.effect == .silence }).sorted(by: { $0.begin < $1.begin }) {
@@ -315,6 +319,6 @@ struct ClientLedger: Sendable {
         return []
     }
 
-    /// True if the expected change at this index has been received or recorded as missing.
+    /// True if the change at this index in `ExpectedChanges` has been received or recorded as missing.
     func has(_ place: Int) -> Bool { next > place }
 }

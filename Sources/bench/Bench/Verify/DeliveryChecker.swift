@@ -1,7 +1,7 @@
 import Postgres
 import System
 
-/// Judge that compares the clients' notes with the database's journal.
+/// Checker of the verifier. It compares the notes that the clients made with the changes in the database's journal.
 struct DeliveryChecker {
     /// Maximum nanoseconds for which a note waits until its change appears in the journal. After that, the change is
     /// reported as unknown.
@@ -12,7 +12,7 @@ struct DeliveryChecker {
     /// Findings that no fault explains, with the index of the client if they concern one client.
     private(set) var findings: [(client: Int?, finding: Finding)] = []
     private let seats: [Int]
-    /// Notes of each client that have not been evaluated yet.
+    /// Notes of each client that the checker has not evaluated yet.
     private var waiting: [[Notebook.Entry]]
     private let notebook: Notebook
     private var session: VerifySession
@@ -69,8 +69,8 @@ struct DeliveryChecker {
             shownTo: (row[4] ?? "").split(separator: " ").compactMap { Int($0) }, isPublished: row[5] == "t")
     }
 
-    /// Evaluates a client's notes that are older than `began`, the time before the database was asked for `last`, its
-    /// last commit. Later notes wait for the next round.
+    /// Evaluates the notes that a client made before `began`, the time at which the database was asked for its last
+    /// commit (`last`). Later notes wait for the next round.
     private mutating func judge(_ client: Int, _ began: UInt64, _ last: Int64, _ causes: [ClientLedger.Cause]) {
         var taken = 0
         for entry in waiting[client] {
@@ -93,7 +93,7 @@ struct DeliveryChecker {
         }
     }
 
-    /// Commits a row that all clients receive (a fence), and returns the row's version.
+    /// Commits a row that all clients receive (a fence), and returns the number of the row's version.
     mutating func fence(_ number: Int64) throws -> Int64 {
         let rows = try session.insist(
             "INSERT INTO fences (id) VALUES (\(number)) ON CONFLICT (id) DO UPDATE SET n = 1 RETURNING v")
@@ -101,7 +101,7 @@ struct DeliveryChecker {
         return version
     }
 
-    /// Returns the indexes of the clients that have not received the fence with this version.
+    /// Returns the indexes of the clients that have not yet received the fence with this version number.
     func behind(_ version: Int64) -> [Int] {
         ledgers.indices.filter { client in
             let roll = journal.rolls[seats[client]]

@@ -25,8 +25,8 @@ enum Fault: String, CaseIterable, Sendable {
     case standbyAbsent = "standby-absent"
     case clockStepped = "clock-stepped"
 
-    /// Group of faults. Each lane runs one fault at a time: `connections` disturbs the clients and their connections,
-    /// `behind` disturbs the hub and the database.
+    /// Group of faults. One fault of each lane runs at a time. The lane `connections` disturbs the clients and their
+    /// connections; `behind` disturbs the hub and the database.
     enum Lane: UInt64, CaseIterable, Sendable {
         case connections = 1
         case behind = 2
@@ -40,7 +40,7 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// Frequency of the fault, relative to the others of its lane.
+    /// Probability of the fault, relative to the other faults of its lane.
     var weight: Int {
         switch self {
         case .socketsCut, .hubKilled: 4
@@ -50,7 +50,7 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// Deviation of the hub that the fault excuses; nil if it excuses none.
+    /// Deviation of the hub's behavior that the fault excuses; nil if it excuses none.
     var excuse: ClientLedger.Cause.Effect? {
         switch self {
         // These faults remove history from the log, or may do so.

@@ -1,8 +1,8 @@
 import Synchronization
 import System
 
-/// Proxy between all clients and the hub. On orders, it holds bytes back, passes them on slowly, loses them, or cuts
-/// connections.
+/// Proxy between all clients of the verifier and the hub. On orders of the faults, it holds bytes back, passes them on
+/// slowly, loses them, or cuts connections.
 ///
 /// The proxy also records how connections end: which side closed first, and whether the proxy had disturbed the
 /// connection before.
@@ -11,17 +11,16 @@ final class FaultyProxy: Sendable {
         /// Passes nothing on for this time, in either direction. Still reads the hub's bytes while the proxy's buffer
         /// has room.
         case hold(milliseconds: Int)
-        /// Passes on small pieces, with a pause after each piece.
+        /// Passes bytes on in small pieces for this time, with a pause after each piece.
         case slow(milliseconds: Int, pauseMilliseconds: Int)
-        /// Reads the hub's bytes and discards them for this time, then cuts the client's side. The hub's side is cut
-        /// later.
+        /// Reads and discards the hub's bytes for this time, then cuts the client's side. The hub's side is cut later.
         case swallow(milliseconds: Int)
         case cut
     }
 
     struct Order: Sendable {
         var deed: Deed
-        /// Inverse of the probability with which each connection is disturbed.
+        /// Inverse of the probability with which the order disturbs a connection.
         var oneIn: Int
         var seed: UInt64
     }
@@ -110,8 +109,9 @@ final class FaultyProxy: Sendable {
     /// Maximum nanoseconds by which a busy machine may delay a starting hub's refusal of a connection.
     private static let latestRefusal: UInt64 = 10_000_000_000
 
-    /// Records that the hub closed a connection that began at `since`. A hub that is starting refuses connections. Such
-    /// a refusal is excused if the connection began during the excuse, even if the refusal arrives after it.
+    /// Records that the hub closed a connection. `said` has the hub's last bytes, and `since` the monotonic time at
+    /// which the connection began. A hub that is starting refuses connections. Such a refusal is excused if the
+    /// connection began during the excuse, even if the refusal arrives after it.
     fileprivate func hubClosed(_ said: String, since: UInt64) {
         let now = Clock.monotonicNanoseconds()
         let moment = said.contains("is starting\"}") ? max(since, now - min(now, Self.latestRefusal)) : now
@@ -119,15 +119,14 @@ final class FaultyProxy: Sendable {
     }
 }
 
-/// Connection of a client, with the proxy's own connection to the hub.
+/// Connection of a client, with the connection that the proxy opened to the hub for it.
 private struct Link {
-    /// Maximum number of bytes buffered for a side that does not accept them.
+    /// Maximum number of bytes that the proxy buffers for a side that does not accept them.
     static let roomBytes = 128 << 10
     /// Bytes that a slow link passes on at a time.
     static let slowBytes = 1500
 
-    /// Number of the hub's last bytes that a link remembers: enough for a close frame with its reason, or for the end
-    /// of a refusal.
+    /// Maximum number of bytes in `said`: enough for a close frame with its reason, or for the end of a refusal.
     static let saidBytes = 200
 
     let client: Int32
@@ -235,6 +234,7 @@ private struct ProxyLoop: ~Copyable {
         flush(key, proxy)
     }
 
+    /// Returns the last bytes of the hub on this link as text, for a report.
     private static func last(of link: Link) -> String {
         guard link.isConnected else { return "" }
         let age = (Clock.monotonicNanoseconds() - link.since) / 1_000_000
@@ -273,7 +273,7 @@ private struct ProxyLoop: ~Copyable {
         return true
     }
 
-    /// Passes on the buffered bytes that the orders allow, and updates the events that the loop watches.
+    /// Passes on those buffered bytes that the orders allow, and updates the events for which the loop waits.
     private mutating func flush(_ key: UInt64, _ proxy: FaultyProxy) {
         guard var link = links[key] else { return }
         let now = Clock.monotonicNanoseconds()
@@ -353,7 +353,7 @@ private struct ProxyLoop: ~Copyable {
         orphans.append((link.hub, hubHearsAt))
     }
 
-    /// Ends delays and cuts links when their time has come.
+    /// Ends the delays of links, and cuts links, when their time has come.
     private mutating func goOn(_ proxy: FaultyProxy) {
         let now = Clock.monotonicNanoseconds()
         for (key, link) in links {

@@ -13,7 +13,8 @@ struct ChangeMark: Hashable, Sendable, CustomStringConvertible {
     var description: String { "\(operation.rawValue) \(number)" }
 }
 
-/// Line of the database's journal: a committed change and who may see it, according to PostgreSQL at the commit.
+/// Line of the database's journal: a committed row change, and who could see the row at the commit, as PostgreSQL
+/// decided it.
 struct JournalLine: Sendable {
     /// Number of the transaction, in the order of commits.
     var sequence: Int64
@@ -44,6 +45,7 @@ struct ExpectedChanges: Sendable {
         expected.append(Expected(sequence: line.sequence, mark: line.mark))
     }
 
+    /// Returns the index of a change in `expected`; nil if the seat's clients do not have to receive it.
     func place(of mark: ChangeMark) -> Int? { places[mark] }
 }
 
@@ -64,6 +66,6 @@ struct Journal: Sendable {
         for seat in rolls.indices { rolls[seat].add(line) }
     }
 
-    /// Returns the table of a change; nil if the journal has no such change.
+    /// Returns the name of the changed table; nil if the journal has no such change.
     func table(of mark: ChangeMark) -> String? { tables[mark] }
 }

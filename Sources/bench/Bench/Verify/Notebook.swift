@@ -2,7 +2,7 @@ import Bytes
 import Synchronization
 import System
 
-/// Notes that clients made of received messages, in the order of time. `DeliveryChecker` evaluates them.
+/// Notes that the verifier's clients made of received messages, in the order of time. `DeliveryChecker` evaluates them.
 final class Notebook: Sendable {
     struct Entry: Sendable {
         var client: Int
@@ -11,7 +11,7 @@ final class Notebook: Sendable {
     }
 
     private let entries = Mutex<[Entry]>([])
-    /// All entries of the run; nil if the run's files are not kept.
+    /// All notes of the run, for the file `notes`; nil if the run's files are not kept.
     private let kept: Mutex<[Entry]>?
     private let troubles = Mutex<[Finding]>([])
 
@@ -36,8 +36,10 @@ final class Notebook: Sendable {
         troubles.withLock { $0.append(Finding(kind: kind, text: text, at: at)) }
     }
 
+    /// Removes and returns the notes that were not evaluated yet.
     func takeEntries() -> [Entry] { take(entries) }
 
+    /// Removes and returns the faults that `add(trouble:_:at:)` added.
     func takeTroubles() -> [Finding] { take(troubles) }
 
     private func take<Element: Sendable>(_ list: borrowing Mutex<[Element]>) -> [Element] {

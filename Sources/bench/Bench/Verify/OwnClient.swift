@@ -55,7 +55,7 @@ struct OwnClient {
     /// Restarts the refs of a plain client, because it has a new socket.
     mutating func beginAnew() { if !kind.goesOn { ref = 0 } }
 
-    /// True if the hub recognizes the client when it returns, although the client states no position.
+    /// True if the hub recognizes the client when it returns, although the client does not state its position.
     private var isKnownAgain: Bool { kind == .catchUp || kind == .real }
 
     /// Value of the URL parameter `client_id`, by which the hub recognizes a client without a login session. Nil for
@@ -83,13 +83,14 @@ struct OwnClient {
             #"["\#(ref)","\#(ref)","\#(topic)","phx_join",{"config":{"postgres_changes":[\#(bindings)]\#(options)},"access_token":"\#(token)"}]"#
     }
 
+    /// Returns the message that gives the channel a new token; nil if the channel is not joined.
     mutating func renewal(token: String) -> String? {
         guard case .joined(let join) = channel else { return nil }
         return #"["\#(join)","\#(nextRef())","\#(topic)","access_token",{"access_token":"\#(token)"}]"#
     }
 
-    /// Handles a received message. Returns a note of its content, and a description of the hub's fault, each nil if
-    /// there is none.
+    /// Handles a message of the hub. Returns a note of its content for `ClientLedger`, and a description of the hub's
+    /// fault. Each is nil if there is none.
     mutating func hear(_ text: RawSpan, now: UInt64) -> (note: ClientLedger.Note?, trouble: String?) {
         if text.firstOffset(of: #""postgres_changes",{"#, from: 0) != nil { return (change(text), nil) }
         if text.firstOffset(of: #""system",{"#, from: 0) != nil { return (system(text), nil) }

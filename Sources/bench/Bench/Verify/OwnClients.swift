@@ -3,12 +3,12 @@ import Synchronization
 import System
 import WebSocket
 
-/// All of the verifier's own clients. One thread runs them.
+/// All clients of the verifier that are written in Swift (`OwnClient`). One thread runs them.
 final class OwnClients: Sendable {
     enum Deed: Sendable {
         /// Makes clients stop reading for this time.
         case freeze(milliseconds: Int)
-        /// Gives clients a new token.
+        /// Gives clients a new token, which they send in their channel.
         case renew
         /// Gives plain clients a token that expires after two seconds.
         case expire
@@ -58,6 +58,7 @@ final class OwnClients: Sendable {
 
     fileprivate var isOver: Bool { shared.withLock { $0.isOver } }
 
+    /// Removes and returns the orders of the faults, and records the number of joined clients.
     fileprivate func takeOrders(joined: Int) -> [Order] {
         shared.withLock { shared in
             shared.joined = joined
@@ -231,7 +232,7 @@ private struct OwnClientLoop: ~Copyable {
         if rest < input.count { clients[index].incomplete = input.bytes.extracting(rest..<input.count).copied() }
     }
 
-    /// Handles each complete frame in `input`. Returns the offset of the remaining bytes.
+    /// Handles each complete frame in `input`, for the client at this index. Returns the offset of the remaining bytes.
     private mutating func take(_ index: Int) -> Int {
         let now = Clock.monotonicNanoseconds()
         var at = 0
@@ -285,7 +286,8 @@ private struct OwnClientLoop: ~Copyable {
         transmit(index)
     }
 
-    /// Sends the content of `outgoing`. Closes the connection if the socket does not accept all of it, which is rare.
+    /// Sends the content of `outgoing` to the hub. Closes the connection if the socket does not accept all of it, which
+    /// is rare.
     private mutating func transmit(_ index: Int) {
         guard clients[index].descriptor >= 0 else { return }
         let (descriptor, wanted) = (clients[index].descriptor, outgoing.count)

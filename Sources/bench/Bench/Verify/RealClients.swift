@@ -60,7 +60,8 @@ final class RealClients: Sendable {
         }
     }
 
-    /// Adds a line of a process's output to the notebook: a client's number, an event, and a number or text.
+    /// Parses a line that a process of clients printed, and adds it to the notebook. The line has a client's number, an
+    /// event, and a number or text.
     private func take(_ line: String, _ notebook: Notebook) {
         let now = Clock.monotonicNanoseconds()
         let words = line.split(separator: " ", maxSplits: 2).map(String.init)
@@ -88,6 +89,7 @@ final class RealClients: Sendable {
         }
     }
 
+    /// Continues the stopped processes of clients (SIGCONT).
     func goOn() { for worker in workers { worker.process.signal(SIGCONT) } }
 
     func close() {

@@ -2,7 +2,7 @@
 struct VerifyChance: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// Creates a generator. Lanes are independent sequences of choices for the same seed.
+    /// Creates a generator. Each lane gives an independent sequence of random choices for the same seed.
     init(_ seed: UInt64, lane: UInt64) {
         state = seed &* 0x9e37_79b9_7f4a_7c15 ^ lane &* 0xd134_2543_de82_ef95
         _ = next()
@@ -18,7 +18,7 @@ struct VerifyChance: RandomNumberGenerator, Sendable {
 
     mutating func number(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &self) }
 
-    /// True with the probability 1/`count`.
+    /// Returns true with the probability 1/`count`.
     mutating func once(in count: Int) -> Bool { number(1...count) == 1 }
 
     mutating func pick<Element>(_ elements: [Element]) -> Element {

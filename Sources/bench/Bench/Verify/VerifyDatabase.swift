@@ -3,7 +3,7 @@ import Postgres
 import Synchronization
 import System
 
-/// Private PostgreSQL of the run, with a journal in which PostgreSQL itself records the committed changes, their order
+/// Private PostgreSQL of a verification run. PostgreSQL itself records in a journal the committed changes, their order
 /// and who may see them.
 ///
 /// A trigger writes a line for every row change. At the end of each transaction, a second trigger takes a lock that is
@@ -116,10 +116,10 @@ enum VerifySQL {
         return made
     }
 
-    /// Maximum number of journal lines in one read, many more than a transaction has.
+    /// Maximum number of journal lines that one query returns, many more than a transaction has.
     static let page = 20_000
 
-    /// Returns a query for the journal lines of the transactions after this one.
+    /// Returns a query for the journal lines of all transactions with a number greater than `sequence`.
     static func lines(after sequence: Int64) -> String {
         """
         SELECT seq, operation, CASE operation WHEN 'DELETE' THEN id ELSE v END, tab, array_to_string(shown_to, ' '), is_published
@@ -129,8 +129,8 @@ enum VerifySQL {
 
     static let lastCommit = "SELECT last_value FROM verify.commits"
 
-    /// SQL that creates the journal and the tables that no client listens to: `members`, which a policy reads, and
-    /// `other`, whose definition the faults change.
+    /// SQL that creates the journal with its triggers. Also creates the tables that no client listens to: `members`,
+    /// which a policy reads, and `other`, whose definition the faults change.
     static let oracle = """
         CREATE SCHEMA verify;
         GRANT USAGE ON SCHEMA verify TO anon, authenticated, service_role;

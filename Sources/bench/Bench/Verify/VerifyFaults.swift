@@ -3,7 +3,7 @@ import Postgres
 import Synchronization
 import System
 
-/// Times at which faults began and ended, for explaining findings.
+/// Times at which the verifier's faults began and ended, for explaining findings.
 final class FaultHistory: Sendable {
     struct Deed: Sendable {
         var fault: Fault
@@ -45,7 +45,8 @@ final class FaultHistory: Sendable {
     }
 }
 
-/// Parts of the run that faults can disturb.
+/// Everything that the faults of a verification run can disturb: the hub, the database, the proxy and the clients. It
+/// also holds the state that the run's threads share.
 final class VerifyStage: Sendable {
     let database: VerifyDatabase
     let hub: VerifyHub
@@ -55,13 +56,13 @@ final class VerifyStage: Sendable {
     let gate = VerifyGate()
     let history = FaultHistory()
     let isOver = Mutex(false)
-    /// State of a request for quiet. A thread of faults makes the request. The verifier's main thread answers when all
-    /// clients have reached a fence.
+    /// State of a request for quiet, in which no writer writes. A thread of faults makes the request. The verifier's
+    /// main thread answers when all clients have received everything up to a fence (a row for all clients).
     let quiet = Mutex(Quiet.none)
 
     /// Reason why the run cannot continue; nil if there is none. The reason need not be a fault of the hub.
     let failure = Mutex<String?>(nil)
-    /// Numbers of committed and of failed transactions.
+    /// Numbers of transactions that writers committed and that failed.
     let tallies = Tallies()
     private let threads = Mutex(0)
 
@@ -124,7 +125,7 @@ final class VerifyStage: Sendable {
         }
     }
 
-    /// Waits this long, or until the run ends.
+    /// Waits for this time, or until the run ends.
     func rest(_ milliseconds: Int) {
         var left = milliseconds
         while left > 0, !hasEnded {
@@ -302,6 +303,7 @@ struct FaultExecutor {
         }
     }
 
+    /// Runs SQL that changes the database, waits, and runs SQL that restores the old state.
     private mutating func lasting(_ change: String, _ back: String) throws {
         try quietly { _ = try $0.session.insist(change) }
         stage.rest(chance.number(2000...6000))

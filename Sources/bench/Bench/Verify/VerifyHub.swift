@@ -4,7 +4,8 @@ import Glibc
 import Synchronization
 import System
 
-/// Hub in its own process, as operators run it. The verifier ends it and starts it again, on the same port and data.
+/// Hub of a verification run, in its own process, as operators run it. The verifier ends it and starts it again, on the
+/// same port and data.
 final class VerifyHub: Sendable {
     static let slot = "verify"
 
@@ -39,8 +40,8 @@ final class VerifyHub: Sendable {
         }
     }
 
-    /// Waits until the first process of the hub streams and has read the catalog. The hub may tell clients that join
-    /// earlier of a loss.
+    /// Waits until the hub's first process receives the replication stream and has read the catalog. If clients joined
+    /// earlier, the hub might tell them of a loss.
     func awaitReadiness() throws {
         for _ in 0..<6000 {
             let log = TextFile.read(place + "/hub-1.log") ?? ""
@@ -52,7 +53,7 @@ final class VerifyHub: Sendable {
 
     func signal(_ number: Int32) { current.withLock { $0?.process.signal(number) } }
 
-    /// Sends a signal to the hub and waits up to a minute for the end of its process.
+    /// Sends a signal to the hub and waits up to a minute until its process ends.
     func end(_ number: Int32) {
         current.withLock { current in
             current?.process.signal(number)
@@ -72,8 +73,8 @@ final class VerifyHub: Sendable {
     }
 }
 
-/// Wall clock of the hub alone, which a fault sets forward or back. Without libfaketime, the hub uses the machine's
-/// clock, which no fault changes.
+/// Wall clock that only the hub sees (by libfaketime). A fault sets it forward or back. Without libfaketime, the hub
+/// uses the machine's clock, which no fault changes.
 final class SteppedClock: Sendable {
     private static let library = "/usr/lib/\(machine)-linux-gnu/faketime/libfaketimeMT.so.1"
     #if arch(arm64)
@@ -113,7 +114,8 @@ final class SteppedClock: Sendable {
     }
 }
 
-/// Directory that can become full: a tmpfs, which only root may mount. Without root, it is an ordinary directory.
+/// Directory for the hub's data that can become full: a tmpfs, which only root may mount. Without root, it is an
+/// ordinary directory.
 final class SmallDisk: Sendable {
     private static let size = "8g"
 
@@ -127,7 +129,8 @@ final class SmallDisk: Sendable {
             geteuid() == 0 && Self.run(["mount", "-t", "tmpfs", "-o", "size=\(Self.size),mode=0755", "tmpfs", path])
     }
 
-    /// Shrinks the disk to the size of its content. If a file grows during the attempt, tries again.
+    /// Shrinks the disk to the size of its content, so that it is full. If a file grows during the attempt, tries
+    /// again.
     func fill() {
         for _ in 0..<100 {
             let script = "mount -o remount,size=$(df --output=used -k '\(path)' | tail -n 1)k '\(path)'"
@@ -135,6 +138,7 @@ final class SmallDisk: Sendable {
         }
     }
 
+    /// Restores the full size of the disk, so that it has room again.
     func empty() { _ = Self.run(["mount", "-o", "remount,size=\(Self.size)", path]) }
 
     func close() { if isSmall { _ = Self.run(["umount", "--lazy", path]) } }

@@ -18,7 +18,7 @@ public struct VerifyReport: Sendable {
         public var repeated: Int
         /// Maximum number of seconds between the reception of a change in `repeated` and the cut before its repetition.
         public var oldestRepeatSeconds: Double
-        /// Number of missing changes of which the hub told the clients.
+        /// Number of missing changes of which the hub told the clients that had to receive them.
         public var told: Int
     }
 

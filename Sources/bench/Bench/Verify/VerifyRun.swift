@@ -40,7 +40,7 @@ public final class Verification {
     private static let writers = 3
     /// Nanoseconds within which all clients must receive a committed change. After that, a client counts as stuck.
     private static let arrivalNanoseconds: UInt64 = 150_000_000_000
-    /// Number of findings that ends the run.
+    /// Number of findings at which the run ends early.
     private static let enough = 200
     /// Maximum number of findings that the report describes.
     private static let shown = 40
@@ -189,7 +189,7 @@ public final class Verification {
         return threads
     }
 
-    /// Waits until writers and faults have ended and all clients have received every change.
+    /// Waits until writers and faults have ended and all clients have received every committed change.
     private func finish(_ threads: [BackgroundThread]) throws {
         stage.isOver.withLock { $0 = true }
         // A fault that waits for quiet still gets it.
@@ -207,6 +207,7 @@ public final class Verification {
         judge.finish()
     }
 
+    /// Commits a row that all clients receive (a fence), and returns the number of its version.
     private func fence() throws -> Int64 {
         fences += 1
         return try judge.fence(fences)
@@ -228,8 +229,8 @@ public final class Verification {
         }
     }
 
-    /// Waits until all clients have received this fence or a later one. Commits further fences in the meantime, because
-    /// a client that was disconnected may not receive this one.
+    /// Waits until all clients have received the fence with this version number, or a later one. Commits further fences
+    /// in the meantime, because a client that was disconnected may not receive this one.
     private func reach(_ version: Int64, _ what: String) throws {
         let limit = Clock.monotonicNanoseconds() + Self.arrivalNanoseconds
         var nextFence = Clock.monotonicNanoseconds() + 3_000_000_000
@@ -247,6 +248,7 @@ public final class Verification {
         }
     }
 
+    /// Records a finding for each client that has not received the fence in time.
     private func giveUp(_ behind: [Int], _ what: String, _ now: UInt64) {
         isStuck = true
         for client in behind.prefix(Self.enough) {

@@ -22,8 +22,8 @@ enum VerifyPerson: Int, CaseIterable, Sendable {
 /// Table to which clients listen, with the condition of its policy; nil if there is no policy.
 struct VerifyTable: Sendable {
     static let fences = "fences"
-    /// Table that a fault removes from the publication and adds again. Only one seat has it, because a client for
-    /// Python joins again and again on the same socket while one of its tables is not published.
+    /// Name of a table that a fault removes from the publication and adds again. Only one seat has it, because a client
+    /// for Python joins again and again on the same socket while one of its tables is not published.
     static let listed = "listed"
     static let all = [
         VerifyTable(name: fences, policy: nil),
@@ -33,7 +33,7 @@ struct VerifyTable: Sendable {
         // The hub cannot evaluate this policy, so PostgreSQL decides it. The answer for a row never changes.
         VerifyTable(name: "asked", policy: "verify.may_read(owner, kind)"),
     ]
-    /// Tables to which writers write.
+    /// Names of the tables to which writers write.
     static let written = all.map(\.name).filter { $0 != fences }
 
     var name: String
@@ -52,13 +52,14 @@ struct VerifyBinding: Sendable {
     }
 }
 
-/// Person and bindings that several clients share. These clients have to receive the same changes.
+/// Person and bindings that several clients of the verifier have in common. These clients have to receive the same
+/// changes.
 struct VerifySeat: Sendable {
     var name: String
     var person: VerifyPerson
     var bindings: [VerifyBinding]
 
-    /// Creates a seat, and adds a binding to the table of fences.
+    /// Creates a seat with these bindings and one more: to the table of fences, rows that all clients receive.
     init(_ name: String, _ person: VerifyPerson, _ bindings: [VerifyBinding]) {
         self.name = name
         self.person = person
@@ -90,7 +91,7 @@ struct VerifySeat: Sendable {
             "\(table) \(filter)", person, [VerifyBinding(table: table, filter: filter, condition: condition)])
     }
 
-    /// Returns the different listeners of all seats, and for each seat the numbers of its listeners.
+    /// Returns the listeners of all seats, each once, and for each seat the indexes of its listeners.
     static func listeners(_ seats: [VerifySeat]) -> (all: [Listener], bySeat: [Set<Int>]) {
         var all: [Listener] = []
         let bySeat = seats.map { seat in

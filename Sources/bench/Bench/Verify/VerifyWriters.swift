@@ -1,8 +1,8 @@
 import Synchronization
 import System
 
-/// Gate through which writers and faults pass. Any number of them can be inside. While the gate is closed, none can
-/// enter.
+/// Gate that keeps writers and faults from acting at certain times. Any number of them can be inside. While the gate is
+/// closed, none can enter.
 final class VerifyGate: Sendable {
     private struct State {
         var inside = 0
@@ -11,6 +11,7 @@ final class VerifyGate: Sendable {
 
     private let state = Mutex(State())
 
+    /// Waits until the gate is open, and runs `body` inside.
     func pass<Result>(_ body: () throws -> Result) rethrows -> Result {
         while !state.withLock({ state in
             if state.isClosed { return false }
