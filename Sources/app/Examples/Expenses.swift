@@ -35,7 +35,7 @@ public final class ExpensesModel {
     }
 
     public private(set) var saved: Saved
-    /// Number of times that the app saved its state. It saves once for a burst of changes.
+    /// Number of times that the app saved its state. It saves once for many changes that arrive together.
     public private(set) var saves = 0
     public private(set) var problems: [TidewireProblem] = []
     /// True once the existing rows have been loaded.

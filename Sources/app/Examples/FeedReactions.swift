@@ -95,8 +95,8 @@ public final class FeedReactions {
         }
     }
 
-    /// Returns the like that a write belongs to. Nil if a later write of the same like waits, because the last one
-    /// decides.
+    /// Returns the like that a write inserts or deletes. Nil if a later write of the same like waits, because the last
+    /// write decides.
     private func like(_ write: PendingWrite) -> Like.Key? {
         guard write.table == Like.table, !writes.hasUnsentWrite(table: write.table, row: write.row) else { return nil }
         return try? RowImage(write.values).decode(Like.Key.self)

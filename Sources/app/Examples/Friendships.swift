@@ -76,6 +76,7 @@ public final class FriendshipsModel {
         }
     }
 
+    /// Adds a notice for a change of a friendship, if the user should see one.
     private func tell(_ row: Friendship, was: Friendship?) {
         guard row.status != was?.status else { return }
         switch row.status {

@@ -69,8 +69,8 @@ public final class FeedModel {
         visible?.cancel()
     }
 
-    /// Receives the list of users whom the user follows. Policies depend on it, so the model asks for the posts again
-    /// when it changes.
+    /// Receives the list of people whom the user follows. The policies on posts depend on that list, so the model asks
+    /// for the posts again when it changes.
     private func followPeople() async {
         for await batch in tidewire.live(Follow.self, where: \.followerID == me, window: .immediate) {
             own += batch.problems

@@ -1,36 +1,37 @@
 import Foundation
 import Synchronization
 
-/// Item that a subscriber takes from its mailbox, in order.
+/// Item in the mailbox of a query: rows, changes, or news about the subscription, in the order in which the query gets
+/// them.
 enum LiveItem: Sendable, Hashable {
     case batch([RowChange], LogPosition?)
     case caughtUp(LogPosition?)
     /// All existing rows, which replace everything delivered before. The reason is nil for the first rows.
     case rows([RowChange], RefetchReason?, LogPosition)
-    /// Request to the app to fetch the rows. The reason is nil for the first time.
+    /// Request to the app to fetch the existing rows. The reason is nil for the first fetch.
     case refetch(RefetchReason?, LogPosition?)
     case problem(TidewireProblem)
 }
 
-/// Executor of the client's state machine: it owns the connection and knows the subscribers. Events wait in one queue.
-/// The thread that finds the queue idle handles all queued events, one after the other. The engine performs no action
-/// while it holds a lock.
+/// Core of the client: passes events to `ClientMachine`, performs the actions that it returns, and delivers the results
+/// to queries and rooms. It owns the connection. Events wait in one queue. The thread that finds the queue idle handles
+/// all queued events, one after the other. The engine performs no action while it holds a lock.
 final class Engine: Sendable {
+    /// One query, which follows the changes of a channel.
     struct Listener: Sendable {
         var channel: Int
         let mailbox: Mailbox<LiveItem>
         var batcher: Batcher
-        /// Position up to which all changes were put into the mailbox, or skipped because the subscriber already had
-        /// them.
+        /// Position up to which the query has all changes: they are in its mailbox, or it had them before.
         var position: LogPosition?
-        /// True if the mailbox was full, so that changes were dropped. The client then asks for the changes after
+        /// True if the mailbox was full, so that changes were dropped. The engine asks the server for the changes after
         /// `lastPut` again.
         var isOverrun = false
         /// Number of changes in the mailbox.
         var waitingChanges = 0
         /// True until the channel's first join.
         var isFirst = true
-        /// True if the subscriber is told to fetch the existing rows after the first join.
+        /// True if the app has to fetch the existing rows after the channel's first join.
         let asksFirst: Bool
         /// Rows of the snapshot that is being received.
         var rows: [RowChange] = []
@@ -40,11 +41,12 @@ final class Engine: Sendable {
         var lastPut: LogPosition?
     }
 
+    /// One room, which receives the outputs of its channel.
     struct RoomListener: Sendable {
         let topic: String
         let hear: @Sendable (ChannelMachine.Output) -> Void
-        /// Called once, when the room has ended for another reason than its own `leave`. The room gets nothing after
-        /// it.
+        /// Called once, when the room has ended for another reason than its own `leave`. The room receives nothing
+        /// after this call.
         let end: @Sendable (RoomError) -> Void
     }
 
@@ -63,15 +65,16 @@ final class Engine: Sendable {
         var next = 1
         var listeners: [Int: Listener] = [:]
         var rooms: [Int: RoomListener] = [:]
-        /// Number of the channel that serves all queries with a subject.
+        /// Number of the channel that all queries with the same subject share, by subject.
         var shared: [Subject: Int] = [:]
         /// Subject of each channel that serves queries, by the channel's number.
         var subjects: [Int: Subject] = [:]
-        /// Separate channels of queries that began after the shared channel had joined. They end when they have caught
-        /// up with it.
+        /// Numbers of the separate channels of queries that began after the shared channel of their subject had joined.
+        /// Each ends when it has caught up with the shared one.
         var aside: Set<Int> = []
         var state: Tidewire.State
         var watchers: [Int: Mailbox<Tidewire.State>] = [:]
+        /// Messages whose answer the client awaits, by their number.
         var pushes: [Int: Push] = [:]
 
         /// Removes a channel that has no listeners left, and returns its number. Nil if the channel still has
@@ -92,6 +95,7 @@ final class Engine: Sendable {
     let storage: any TidewireStorage
     private let maximumWaitingChanges: Int
     private let core: Mutex<Core>
+    /// Column list of the last message, which the parser reuses (`PreviousColumns`).
     private let said = Mutex(PreviousColumns())
 
     init(
@@ -171,7 +175,8 @@ final class Engine: Sendable {
         connection?.close()
     }
 
-    /// Handles an event of the connection with this number. Ignores it if the client has given that connection up.
+    /// Handles an event of the connection with this number. Ignores the event if the client uses another connection by
+    /// now.
     private func heard(_ event: TransportEvent, _ number: Int) {
         guard core.withLock({ $0.connectionNumber == number }) else { return }
         switch event {
@@ -186,12 +191,13 @@ final class Engine: Sendable {
         said.withLock { said in Result { try ServerMessage(parsing: text, &said) } }
     }
 
-    /// Handles a message. Skips a message that cannot be parsed: if it was a change, the next change's position shows
-    /// the loss.
+    /// Handles a message of the server. Skips a message that cannot be parsed: if it was a change, the position of the
+    /// next change shows that one is missing.
     private func heard(_ message: Result<ServerMessage, any Error>) {
         if case .success(let message) = message { handle(.received(message)) }
     }
 
+    /// Makes the clock wake the engine when the next action or batch is due.
     private func schedule() {
         let due: Duration? = core.withLock { core in
             let batches = core.listeners.values.compactMap(\.batcher.nextWake).min()
@@ -215,6 +221,7 @@ final class Engine: Sendable {
     var state: Tidewire.State { core.withLock { $0.state } }
     var account: ClientMachine.Account { core.withLock { $0.machine.account } }
 
+    /// Sends the client's state to the watchers if it has changed.
     private func announce() {
         let (state, watchers) = core.withLock { core -> (Tidewire.State?, [Mailbox<Tidewire.State>]) in
             guard core.machine.state != core.state else { return (nil, []) }
@@ -229,6 +236,7 @@ final class Engine: Sendable {
         }
     }
 
+    /// Registers a watcher of the client's state. Returns its number, and the mailbox that gets the states.
     func watch() -> (Int, Mailbox<Tidewire.State>) {
         let mailbox = Mailbox<Tidewire.State>()
         let number = core.withLock { core in
@@ -339,8 +347,8 @@ final class Engine: Sendable {
         for channel in left { handle(.unsubscribe(channel)) }
     }
 
-    /// Records that a subscriber took `changes` changes from its mailbox. Asks the server for dropped changes again
-    /// once the mailbox is empty.
+    /// Records that a query took `changes` changes from its mailbox. Once the mailbox is empty, asks the server for
+    /// dropped changes again.
     func took(_ number: Int, _ changes: Int, to position: LogPosition?) {
         let rewind: (Int, LogPosition)? = core.withLock { core in
             guard var listener = core.listeners[number] else { return nil }
@@ -360,6 +368,7 @@ final class Engine: Sendable {
 
     // MARK: Output
 
+    /// Passes an output of a channel to its queries and its room.
     private func tell(_ channel: Int, _ output: ChannelMachine.Output) {
         if case .answered(let push, let problem) = output {
             let push = core.withLock { $0.pushes.removeValue(forKey: push) }
@@ -375,6 +384,7 @@ final class Engine: Sendable {
         room?.hear(output)
     }
 
+    /// Puts the batches that are due into the mailboxes of their queries.
     private func handOver() {
         core.withLock { core in
             for number in core.listeners.keys.sorted() {
@@ -385,7 +395,7 @@ final class Engine: Sendable {
         }
     }
 
-    /// Delivers all changes that wait in batches. Called before the system suspends the app.
+    /// Puts all changes that wait in batches into the mailboxes. Called before the system suspends the app.
     func flush() {
         core.withLock { core in
             for number in core.listeners.keys.sorted() {
@@ -426,7 +436,8 @@ final class Engine: Sendable {
         answerPushes { $0 == number }
     }
 
-    /// Fails the pushes of channels that the client has left, because the server can no longer answer them.
+    /// Fails the pushes (messages whose answer the client awaits) on channels that the client has left, because the
+    /// server can no longer answer them.
     private func answerPushes(where isLeft: (Int) -> Bool) {
         let pushes = core.withLock { core in
             let left = core.pushes.filter { isLeft($0.value.channel) }
@@ -472,6 +483,7 @@ extension Engine.Listener {
     /// Maximum number of rows in one snapshot, equal to the hub's limit.
     static let maximumRows = 100_000
 
+    /// Handles an output of the query's channel.
     mutating func hear(_ output: ChannelMachine.Output, at now: Duration) {
         switch output {
         case .change(let change):
@@ -510,7 +522,7 @@ extension Engine.Listener {
         }
     }
 
-    /// Puts a batch into the mailbox. If the mailbox is full, drops the batch; the client later asks the server for the
+    /// Puts a batch into the mailbox. If the mailbox is full, drops the batch. The engine later asks the server for the
     /// changes after `lastPut` again.
     mutating func put(_ batch: [RowChange]) {
         guard !isOverrun else { return }

@@ -134,7 +134,8 @@ public struct LiveChanges<Row: LiveRow>: AsyncSequence, Sendable {
             return reader.batch(told)
         }
 
-        /// Fetches the rows. If the fetch fails, the next call of `next` tries again; changes wait until it succeeds.
+        /// Fetches the existing rows with `fetch`, and returns the batch with them. If the fetch fails, the next call
+        /// of `next` tries again; changes wait until it succeeds.
         private mutating func fetched(_ told: TableBatch, _ failures: Int) async -> LiveBatch<Row> {
             var batch = reader.batch(told)
             do {

@@ -29,6 +29,7 @@ public final class LiveQuery<Row: LiveRow> {
 
     private let changes: LiveChanges<Row>
     private let areInOrder: @Sendable (Row, Row) -> Bool
+    /// Rows from the server together with the rows of pending writes.
     @ObservationIgnored private var kept: OptimisticRows<Row>
 
     /// Creates a query. It receives changes while ``run()`` is running.
@@ -69,6 +70,7 @@ public final class LiveQuery<Row: LiveRow> {
         sort()
     }
 
+    /// Applies a batch to the rows.
     func take(_ batch: LiveBatch<Row>) {
         if let rows = batch.rows { replaceRows(with: rows) }
         if let reason = batch.refetchReason {

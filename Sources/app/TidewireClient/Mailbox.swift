@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Queue from which tasks take elements. Each element goes to one task. Waiting tasks are served in the order in which
-/// they began to wait.
+/// Queue of elements that tasks wait for. Each element goes to one task. Waiting tasks get elements in the order in
+/// which they began to wait.
 final class Mailbox<Element: Sendable>: Sendable {
     private struct Taker {
         let number: Int
@@ -72,12 +72,14 @@ final class Mailbox<Element: Sendable>: Sendable {
         for taker in takers { taker.continuation.resume(returning: nil) }
     }
 
+    /// Drops all waiting elements.
     func empty() { state.withLock { ($0.waiting, $0.first) = ([], 0) } }
 
-    /// Returns the first element without waiting; nil if there is none.
+    /// Removes and returns the first element without waiting; nil if there is none.
     func takeNow() -> Element? { state.withLock { $0.take() } }
 
-    /// Waits for the next element. Returns nil if the queue has ended or the task is cancelled.
+    /// Waits for the next element, removes it and returns it. Returns nil if the queue has ended or the task is
+    /// cancelled.
     ///
     /// - Parameter endsQueue: true if cancelling the task ends the whole queue, also for other tasks.
     func take(cancellationEndsQueue endsQueue: Bool = true) async -> Element? {

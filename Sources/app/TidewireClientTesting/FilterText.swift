@@ -1,7 +1,7 @@
 import TidewireClient
 
-/// Parser and evaluator of filters for the hub in memory: comparisons, `in`, `is.null`, `not`, `and`, `or`. An unknown
-/// condition matches no row.
+/// Parser and evaluator of filters for the hub in memory. It supports comparisons, `in`, `is.null`, `not`, `and` and
+/// `or`. A condition of another kind matches no row.
 struct FilterText {
     private let parts: [String]
 
@@ -11,7 +11,7 @@ struct FilterText {
         parts.allSatisfy { Self.condition($0, separator: "=", record) ?? false }
     }
 
-    /// Splits at commas outside of parentheses and quotes.
+    /// Splits a text at those commas that are outside of parentheses and quotes.
     private static func split(_ text: String) -> [String] {
         var parts = [""]
         var (depth, isQuoted, isEscaped) = (0, false, false)
@@ -37,7 +37,7 @@ struct FilterText {
         return parts
     }
 
-    /// Evaluates a condition. Nil stands for SQL's value "unknown".
+    /// Evaluates a condition on a row. Nil means SQL's value "unknown".
     private static func condition(_ text: String, separator: Character, _ record: [String: JSONValue]) -> Bool? {
         for (word, isAll) in [("and", true), ("or", false)] {
             for negation in ["", "not."] {
@@ -90,7 +90,8 @@ struct FilterText {
         return (try? JSONValue(parsing: value))?.text ?? value
     }
 
-    /// Compares numbers as numbers, and other values as text, ignoring upper and lower case.
+    /// Compares two values: numbers as numbers, other values as text without regard to upper and lower case. The result
+    /// is negative if `one` is smaller, and 0 if both are equal.
     private static func order(_ one: String, _ other: String) -> Int {
         if let one = Double(one), let other = Double(other) { return one < other ? -1 : one > other ? 1 : 0 }
         let (one, other) = (one.lowercased(), other.lowercased())

@@ -2,6 +2,7 @@ import Synchronization
 import TidewireClient
 
 extension MemoryHub {
+    /// Removes a client that has closed its connection.
     func closed(_ peer: Int) {
         state.withLock { state in
             leave(peer, &state)
@@ -10,6 +11,7 @@ extension MemoryHub {
         flush()
     }
 
+    /// Handles a message that a client sent.
     func received(_ text: String, from peer: Int) {
         state.withLock { state in
             guard let message = try? ClientMessage(parsing: text), state.peers[peer] != nil else { return }
@@ -106,6 +108,7 @@ extension MemoryHub {
         return order.compactMap { rows.removeValue(forKey: $0) }
     }
 
+    /// Sends the existing rows of the bound tables to a channel.
     private func sayRows(_ peer: Int, _ channel: Channel, _ state: inout State) {
         var words: [String: JSONValue] = ["extension": "system", "channel": .string(channel.topic)]
         if !state.rowsRefusals.isEmpty {
@@ -137,6 +140,8 @@ extension MemoryHub {
         send(peer, channel.joinRef, nil, channel.topic, "system", .object(words), &state)
     }
 
+    /// Decides where a joining channel continues in the log. Returns the index of the next entry to send and, if the
+    /// asked position cannot be resumed, the reason.
     func standing(_ asked: LogPosition?, _ state: State) -> (cursor: Int, refusal: String?) {
         guard let asked, state.keepsPositions else { return (state.log.count, nil) }
         if asked.epoch != state.epoch { return (state.log.count, "epoch_changed") }
@@ -174,7 +179,7 @@ extension MemoryHub {
         }
     }
 
-    /// Returns an entry as the channel sees it; nil if the channel must not receive it.
+    /// Returns an entry of the log as the payload for a channel; nil if the channel must not receive it.
     func view(_ entry: Entry, _ channel: Channel) -> JSONValue? {
         let bindings = channel.bindings.filter { $0.table == entry.table || $0.table == "*" }
         guard !bindings.isEmpty else { return nil }
@@ -235,6 +240,7 @@ extension MemoryHub {
         state.peers[peer]?.channels[channel.topic] = nil
     }
 
+    /// Sends a message to all channels of a topic except that of the client `sender`.
     func say(_ event: String, _ payload: JSONValue, to topic: String, but sender: Int?, _ state: inout State) {
         let body: JSONValue = ["type": "broadcast", "event": .string(event), "payload": payload]
         for (peer, channel) in channels(&state) where channel.topic == topic && peer != sender {
@@ -242,6 +248,7 @@ extension MemoryHub {
         }
     }
 
+    /// Sends all presences of a topic to a channel that has joined.
     private func sayPresences(_ peer: Int, _ channel: Channel, _ state: inout State) {
         let present = (state.presences[channel.topic] ?? [:]).mapValues { Self.metas($0.ref, $0.payload) }
         send(peer, channel.joinRef, nil, channel.topic, "presence_state", .object(present), &state)
@@ -275,6 +282,7 @@ extension MemoryHub {
         sayDiff(topic, joins: [:], leaves: .object([key: Self.metas(left.ref, left.payload)]), &state)
     }
 
+    /// Sends a difference of presence to all channels of a topic.
     private func sayDiff(_ topic: String, joins: JSONValue, leaves: JSONValue, _ state: inout State) {
         for (peer, channel) in channels(&state) where channel.topic == topic {
             send(peer, nil, nil, topic, "presence_diff", ["joins": joins, "leaves": leaves], &state)

@@ -43,7 +43,8 @@ public final class MemoryHub: Transport, Sendable {
         let new: [String: JSONValue]
         let old: [String: JSONValue]
         let commit: String
-        /// Payload that every channel receives unchanged, for example a malformed row; nil for an ordinary change.
+        /// Payload that every channel gets unchanged in place of a change, for example a malformed row; nil for an
+        /// ordinary change.
         let raw: JSONValue?
     }
 
@@ -76,7 +77,7 @@ public final class MemoryHub: Transport, Sendable {
         var messageRefusal: MessageRefusal?
         var refusedRooms: Set<String> = []
         var keepsPositions = true
-        /// Refusals for the next requests for rows. True means that the client may ask again.
+        /// Refusals for the next requests for existing rows, one each. True means that the client may ask again.
         var rowsRefusals: [Bool] = []
         var snapshots = 0
         var requests = 0
@@ -85,7 +86,7 @@ public final class MemoryHub: Transport, Sendable {
         var presences: [String: [String: (peer: Int, ref: String, payload: JSONValue)]] = [:]
         var nextPresence = 1
         var connections = 0
-        /// Events that wait while other events are being delivered, or while the test holds them back.
+        /// Events for clients that wait, because the hub is delivering other events or the test holds them back.
         var outbox: [(peer: Int, event: TransportEvent)] = []
         var isDelivering = false
         var isHeld = false
@@ -275,7 +276,7 @@ public final class MemoryHub: Transport, Sendable {
     public var messages: [Message] { state.withLock { $0.messages.map(Message.init) } }
     /// Number of times that the hub sent a snapshot of all existing rows.
     public var snapshots: Int { state.withLock { $0.snapshots } }
-    /// Number of HTTP requests that clients have made.
+    /// Number of HTTP requests that clients have sent to the hub.
     public var requests: Int { state.withLock { $0.requests } }
     /// Number of connections that clients have opened.
     public var connections: Int { state.withLock { $0.connections } }

@@ -1,4 +1,5 @@
-/// Delays between attempts: short at first, then longer and longer. A random part keeps clients from retrying together.
+/// Delays between attempts to connect or to join. They are short at first and grow with each failure. A random part
+/// keeps clients from retrying simultaneously.
 struct Backoff: Sendable {
     static let first = Duration.milliseconds(400)
     static let longest = Duration.seconds(30)

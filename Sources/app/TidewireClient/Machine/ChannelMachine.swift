@@ -1,4 +1,5 @@
-/// Context of one event: the time, the token and the other values that a state machine uses while it handles the event.
+/// Values that a state machine uses while it handles one event: the time, the token, whether the socket is open, the
+/// last ref, and random numbers.
 struct Turn {
     let now: Duration
     let token: String?
@@ -7,6 +8,7 @@ struct Turn {
     var lastRef: Int
     var chance: Chance
 
+    /// Returns a new ref, the number by which the server's reply names the client's message.
     mutating func nextRef() -> String {
         lastRef += 1
         return String(lastRef)
@@ -32,7 +34,7 @@ struct ChannelMachine: Sendable {
         case refused(TidewireProblem)
     }
 
-    /// Output for the app.
+    /// Output of the machine for the queries and the room on this channel.
     enum Output: Sendable, Hashable {
         /// The channel is joined. With `recovered` the missed changes follow. Otherwise `mustRefetch` or `rowsBegin`
         /// follows, except after the first join of a channel that wants no rows.
@@ -47,6 +49,7 @@ struct ChannelMachine: Sendable {
         /// The app must fetch the rows. The reason is nil the first time: the app wanted rows, but the server sends
         /// none.
         case mustRefetch(RefetchReason?)
+        /// The server has sent all missed changes, up to this position.
         case caughtUp(LogPosition?)
         case problem(TidewireProblem)
         case broadcast(event: String, payload: JSONValue, bytes: [UInt8]?)
@@ -54,7 +57,7 @@ struct ChannelMachine: Sendable {
         case presenceDiff(JSONValue)
         /// The channel is no longer joined. It may join again.
         case lost
-        /// The server answered a push, or the push failed for the given reason.
+        /// The server answered a push, or the push failed for the given reason. The number is that of the push.
         case answered(push: Int, TidewireProblem?)
     }
 
@@ -63,7 +66,7 @@ struct ChannelMachine: Sendable {
         case tell(Output)
     }
 
-    /// A snapshot that the server has yet to send.
+    /// Request for the existing rows (a snapshot) that the server has not answered completely.
     private struct AwaitedRows: Sendable {
         /// Reason why the rows that the app shows are no longer valid; nil for the first rows.
         var reason: RefetchReason?
@@ -72,12 +75,13 @@ struct ChannelMachine: Sendable {
         var failures = 0
     }
 
+    /// Message whose answer the client awaits.
     private struct Push: Sendable {
         var number: Int
         var deadline: Duration
     }
 
-    /// Longest wait for an answer to a join or a push.
+    /// Maximum time to wait for the server's answer to a join or a push.
     static let patience = Duration.seconds(10)
     static let maximumPushes = 256
     /// Number of failed requests for existing rows after which the channel gives up asking.
@@ -144,6 +148,7 @@ struct ChannelMachine: Sendable {
             TidewireProblem(code: "Disconnected", message: "the connection ended before the answer", severity: .error))
     }
 
+    /// Fails all pushes that the server has not answered, for this reason.
     private mutating func forget(_ why: TidewireProblem) -> [Action] {
         let unanswered = pushes.values.map(\.number).sorted()
         pushes = [:]
@@ -182,7 +187,7 @@ struct ChannelMachine: Sendable {
         return [.send(message("phx_leave", [:], joined: joined, &turn))]
     }
 
-    /// Joins again from the position of a subscriber that could not take the changes after it.
+    /// Joins again from an earlier position, because a query had no room for the changes after it.
     mutating func rewind(to position: LogPosition, _ turn: inout Turn) -> [Action] {
         // A snapshot was requested and will replace all rows.
         guard awaitedRows == nil else { return [] }
@@ -232,6 +237,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: Messages of the server
 
+    /// Handles a message that the server sent for the channel.
     mutating func received(_ message: ServerMessage, _ turn: inout Turn) -> [Action] {
         guard let joined = joinRef, message.joinRef == nil || message.joinRef == joined else { return [] }
         switch message.event {
@@ -258,6 +264,7 @@ struct ChannelMachine: Sendable {
         }
     }
 
+    /// Handles the server's answer to the join.
     private mutating func joinAnswered(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
         guard let joined = joinRef else { return [] }
         let response = payload["response"] ?? .null
@@ -277,8 +284,8 @@ struct ChannelMachine: Sendable {
         return actions
     }
 
-    /// Evaluates the answer to a join: decides at which position the channel continues, and whether the app must fetch
-    /// rows.
+    /// Reads the server's position in the answer to a join. Decides at which position the channel continues, and
+    /// whether the existing rows must be fetched.
     private mutating func standing(_ told: JSONValue?) -> [Action] {
         let isFirst = position == nil && !hasJoinedBefore
         guard let told else {
@@ -311,6 +318,7 @@ struct ChannelMachine: Sendable {
         code: "LogNotBegun", message: "the server does not follow its database yet: changes come when it does",
         severity: .warning)
 
+    /// Handles a refusal of the join: waits for another token, gives up, or joins again later.
     private mutating func joinRefused(_ reason: String, _ turn: inout Turn) -> [Action] {
         let code = String(reason.prefix { $0.isLetter })
         let problem = TidewireProblem(code: code, message: reason, severity: .error)
@@ -325,6 +333,7 @@ struct ChannelMachine: Sendable {
         }
     }
 
+    /// Handles the server's answer to a push.
     private mutating func pushAnswered(_ message: ServerMessage) -> [Action] {
         guard let ref = message.ref, let push = pushes.removeValue(forKey: ref) else { return [] }
         if message.payload["status"]?.text == "ok" { return [.tell(.answered(push: push.number, nil))] }
@@ -334,6 +343,7 @@ struct ChannelMachine: Sendable {
         return [.tell(.answered(push: push.number, problem))]
     }
 
+    /// Handles the end of the channel by the server.
     private mutating func closed(_ turn: inout Turn) -> [Action] {
         let why = ending
         ending = nil
@@ -359,6 +369,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: Changes
 
+    /// Handles a row change, or a row of a snapshot, that the server sent.
     private mutating func changed(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
         let behind = payload["position"]?.text.flatMap { LogPosition($0) }
         let isRow = payload["data"]?["tidewire"]?["snapshot"]?.bool == true
@@ -379,6 +390,7 @@ struct ChannelMachine: Sendable {
         return [.tell(isRow ? .row(change) : .change(change))]
     }
 
+    /// Handles a system message of the server.
     private mutating func told(_ payload: JSONValue, _ turn: inout Turn) -> [Action] {
         let message = payload["message"]?.text ?? ""
         let code = payload["code"]?.text
@@ -401,7 +413,7 @@ struct ChannelMachine: Sendable {
         return [.tell(.problem(problem))]
     }
 
-    /// Returns a code for the message of a server that sends only text.
+    /// Returns a code for a system message that has none, as other servers send it, from its text.
     private static func code(ofWords message: String) -> String {
         if message.hasPrefix("Token has expired") { return "TokenExpired" }
         if message.hasPrefix("You do not have permissions") { return "Unauthorized" }
@@ -410,6 +422,7 @@ struct ChannelMachine: Sendable {
         return "Told"
     }
 
+    /// Handles the server's message that it has sent all missed changes.
     private mutating func caughtUp(_ at: LogPosition?, _ turn: inout Turn) -> [Action] {
         guard awaitedRows == nil else {
             let problem = TidewireProblem(
@@ -424,6 +437,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: Rows
 
+    /// Asks the server for all existing rows again, or the app if the server sends none.
     private mutating func mustRefetch(_ reason: RefetchReason, _ turn: inout Turn) -> [Action] {
         guard request.wantsRows, keepsPositions == true else { return [.tell(.mustRefetch(reason))] }
         // The snapshot that the channel is receiving is new enough.
@@ -433,13 +447,14 @@ struct ChannelMachine: Sendable {
         return leave(&turn) + join(&turn)
     }
 
-    /// Leaves the channel. Without it, the server would treat the next join on the same socket as a resume and send no
-    /// rows.
+    /// Leaves the channel before it joins again. Without this message, the server would treat the next join on the same
+    /// socket as a resume and send no rows.
     private mutating func leave(_ turn: inout Turn) -> [Action] {
         guard let joined = joinRef else { return [] }
         return [.send(message("phx_leave", [:], joined: joined, &turn))]
     }
 
+    /// Handles the server's message that it has sent all existing rows.
     private mutating func rowsComplete(_ at: LogPosition?) -> [Action] {
         guard let rows = awaitedRows, let at = at ?? rows.joinedAt else { return [] }
         awaitedRows = nil
@@ -447,6 +462,7 @@ struct ChannelMachine: Sendable {
         return [.tell(.rowsEnd(rows.reason, at: at))]
     }
 
+    /// Handles a failed request for the existing rows. With `mayHelp` the channel may ask again.
     private mutating func rowsFailed(mayHelp: Bool, _ problem: TidewireProblem, _ turn: inout Turn) -> [Action] {
         guard let rows = awaitedRows else { return [] }
         awaitedRows?.failures += 1
@@ -462,6 +478,7 @@ struct ChannelMachine: Sendable {
 
     // MARK: Time
 
+    /// Does what is due at this time: fails overdue pushes, and joins again.
     mutating func woke(_ turn: inout Turn) -> [Action] {
         var actions: [Action] = []
         for (ref, push) in pushes.sorted(by: { $0.value.number < $1.value.number }) where turn.now >= push.deadline {

@@ -6,7 +6,7 @@ struct ChannelRequest: Sendable, Hashable {
     var isPrivate = false
     /// Key under which the client appears in presence; nil if the channel receives no presence.
     var presenceKey: String?
-    /// True if the client also receives the messages that it sends itself.
+    /// True if the client also receives the broadcasts that it sends itself.
     var hearsItself = false
     /// True if the client asks the server to send the existing rows before changes.
     var wantsRows = false

@@ -1,5 +1,5 @@
-/// State machine of the whole client: one connection and its channels. Events go in with their time; actions come out.
-/// Tests use it without any connection.
+/// State machine of the whole client: one connection and its channels. It gets events with their times and returns
+/// actions, so tests use it without any connection.
 struct ClientMachine: Sendable {
     /// Account that the client uses: none, the project's key, or a signed-in user.
     enum Account: Sendable, Hashable {
@@ -45,6 +45,7 @@ struct ClientMachine: Sendable {
         chance = Chance(seed: seed)
     }
 
+    /// Handles an event and returns the actions to perform.
     mutating func handle(_ event: Event, at now: Duration) -> [Action] {
         switch event {
         case .account(let account): return change(account, at: now)
@@ -83,8 +84,9 @@ struct ClientMachine: Sendable {
         return (channels + [connection.nextWake].compactMap { $0 }).min()
     }
 
+    /// True if the channel with this number can ask the server for earlier changes again.
     func canRewind(_ number: Int) -> Bool { channels[number]?.canRewind ?? false }
-    /// Returns the position of a channel that has caught up; nil if the channel has not.
+    /// Returns the position of the channel with this number, if the channel has caught up; nil otherwise.
     func standing(_ number: Int) -> LogPosition? {
         guard case .live = channels[number]?.phase else { return nil }
         return channels[number]?.position

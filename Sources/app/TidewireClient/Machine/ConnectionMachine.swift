@@ -1,4 +1,5 @@
-/// State machine of the connection: events go in with their time, actions come out. It owns no clock and no socket.
+/// State machine of the connection to the server. It gets events with their times and returns actions. It owns no clock
+/// and no socket.
 struct ConnectionMachine: Sendable {
     enum Phase: Sendable, Hashable {
         case idle
@@ -36,12 +37,12 @@ struct ConnectionMachine: Sendable {
     static let openingPatience = Duration.seconds(15)
     /// Time for which the connection stays open while the app is in the background.
     static let backgroundGrace = Duration.seconds(30)
-    /// Mean additional delay before the next attempt if the server asked the client to wait.
+    /// Mean time that the client adds to the delay before the next attempt if the server asked it to wait.
     static let pause = Duration.seconds(2)
 
     private(set) var phase = Phase.idle
-    /// Number of attempts since the last message from the server. A server that accepts a connection and closes it
-    /// immediately counts as a failure.
+    /// Number of failed attempts since the last message from the server. A server that accepts a connection and closes
+    /// it immediately counts as a failure.
     private(set) var failures = 0
     private var isWanted = false
     private var isInBackground = false
@@ -52,7 +53,7 @@ struct ConnectionMachine: Sendable {
 
     // MARK: Requests
 
-    /// Sets whether the client needs a connection.
+    /// Records whether the client needs a connection. Starts or ends the connection accordingly.
     mutating func wanted(_ isWanted: Bool, at now: Duration) -> [Action] {
         guard isWanted != self.isWanted else { return [] }
         self.isWanted = isWanted
@@ -100,11 +101,13 @@ struct ConnectionMachine: Sendable {
 
     // MARK: Events
 
+    /// Records that the connection is open.
     mutating func opened(at now: Duration) {
         guard case .opening = phase else { return }
         phase = .open(Heartbeat(due: now + Self.heartbeatInterval, awaited: nil))
     }
 
+    /// Records that the server sent a message, so that the failures before it no longer count.
     mutating func received() { failures = 0 }
 
     mutating func heartbeatSent(ref: String, at now: Duration) {
@@ -118,6 +121,7 @@ struct ConnectionMachine: Sendable {
         phase = .open(Heartbeat(due: now + Self.heartbeatInterval, awaited: nil))
     }
 
+    /// Handles the end of the connection, and schedules the next attempt.
     mutating func interrupted(_ why: Tidewire.Interruption, at now: Duration, chance: inout Chance) -> [Action] {
         switch phase {
         case .idle, .suspended, .refused, .withoutNetwork, .waiting: return []
@@ -138,6 +142,7 @@ struct ConnectionMachine: Sendable {
         return [.lost(why)]
     }
 
+    /// Does what is due at this time: an attempt, a heartbeat, or the end of a connection without an answer.
     mutating func woke(at now: Duration, chance: inout Chance) -> [Action] {
         if let suspendAt, now >= suspendAt {
             self.suspendAt = nil
@@ -171,18 +176,21 @@ struct ConnectionMachine: Sendable {
 
     // MARK: Steps
 
+    /// Opens a connection if the client needs one.
     private mutating func start(at now: Duration) -> [Action] {
         guard isWanted else { return [] }
         phase = .opening(attempt: failures + 1, deadline: now + Self.openingPatience)
         return [.open]
     }
 
+    /// Opens a connection without waiting for the delay after earlier failures.
     private mutating func restart(at now: Duration) -> [Action] {
         failures = 0
         phase = .idle
         return start(at: now)
     }
 
+    /// Sends a heartbeat to check whether the socket still works.
     private mutating func probe(at now: Duration) -> [Action] {
         guard case .open = phase else { return [] }
         phase = .open(Heartbeat(due: now + Self.probePatience, awaited: nil))

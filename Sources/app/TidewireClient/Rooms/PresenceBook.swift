@@ -1,10 +1,12 @@
-/// Record of the clients that are present in a room. After a rejoin it compares the server's new list with the old one,
-/// and reports those clients as left that are no longer listed.
+/// Record of the clients that are present in a room, by presence key. After a rejoin it compares the server's new list
+/// with the old one, and reports clients that are no longer listed as left.
 struct PresenceBook: Sendable {
+    /// Tracked states of each client by their refs, by the client's presence key.
     private var metas: [String: [String: JSONValue]] = [:]
 
     var now: TidewireRoom.Presences { metas.mapValues { $0.sorted { $0.key < $1.key }.map(\.value) } }
 
+    /// Replaces the record by the server's complete list. Returns an event for the app; nil if nothing has changed.
     mutating func replace(_ told: [String: JSONValue]) -> TidewireRoom.Event? {
         let next = told.mapValues(Self.metas)
         let joined = Self.difference(next, without: metas)
@@ -13,6 +15,7 @@ struct PresenceBook: Sendable {
         return event(joined, left)
     }
 
+    /// Applies the server's difference message. Returns an event for the app; nil if nothing has changed.
     mutating func change(_ told: JSONValue) -> TidewireRoom.Event? {
         let leaves = (told["leaves"]?.object ?? [:]).mapValues(Self.metas)
         let joins = (told["joins"]?.object ?? [:]).mapValues(Self.metas)
@@ -32,7 +35,8 @@ struct PresenceBook: Sendable {
         return .presence(joined: joined.mapValues(values), left: left.mapValues(values), now: now)
     }
 
-    /// Returns a client's tracked states by their references. The server gives each call of `track` a reference.
+    /// Returns the tracked states in one entry of the server's list, by their refs. The server gives each call of
+    /// `track` a ref.
     private static func metas(_ told: JSONValue) -> [String: JSONValue] {
         var found: [String: JSONValue] = [:]
         for meta in told["metas"]?.array ?? [] {
@@ -43,6 +47,7 @@ struct PresenceBook: Sendable {
         return found
     }
 
+    /// Returns the tracked states in `some` that are not in `others`, by presence key.
     private static func difference(
         _ some: [String: [String: JSONValue]], without others: [String: [String: JSONValue]]
     ) -> [String: [String: JSONValue]] {

@@ -49,7 +49,7 @@ final class RoomListening: Sendable {
 
     /// Starts to listen to a room.
     ///
-    /// - Parameter event: name of the messages to receive; nil to receive all events.
+    /// - Parameter event: event name of the messages to receive; nil to receive all events.
     init(_ room: TidewireRoom, _ event: String?) {
         self.room = room
         (number, mailbox) = room.listen(to: event)

@@ -54,10 +54,11 @@ public final class TidewireRoom: Sendable {
     }
 
     private struct Listener: Sendable {
-        /// Name of the messages to receive; nil to receive all events.
+        /// Event name of the messages to receive; nil to receive all events.
         let event: String?
         let mailbox: Mailbox<Event>
 
+        /// True if the listener gets this event.
         func receives(_ told: Event) -> Bool {
             guard let event else { return true }
             return switch told {
@@ -68,6 +69,7 @@ public final class TidewireRoom: Sendable {
         }
     }
 
+    /// A call of `join` that waits for the server's answer.
     private struct Joining: Sendable {
         let number: Int
         let answer: @Sendable (Result<Void, any Error>) -> Void
@@ -84,6 +86,7 @@ public final class TidewireRoom: Sendable {
         var joining: [Joining] = []
         /// True if the channel has ever been joined, even if the connection is lost now.
         var hasJoined = false
+        /// Presence payload that the app tracks; nil if it tracks none.
         var tracked: JSONValue?
         /// Problem with which the server closed the channel because of a rate limit. Nil again after the next join.
         var rate: TidewireProblem?
@@ -114,8 +117,10 @@ public final class TidewireRoom: Sendable {
         }
     }
 
+    /// Maximum number of messages that wait until the room is joined.
     static let maximumWaiting = 100
-    /// Maximum number of events that wait for a slow listener. An event then reports the number of dropped ones.
+    /// Maximum number of events that wait for a slow listener. Further events are dropped; the event `missed` reports
+    /// their number.
     static let maximumUnheard = 1000
 
     private let engine: Engine
@@ -277,6 +282,7 @@ public final class TidewireRoom: Sendable {
         }
     }
 
+    /// Removes a message that waits for the join, and makes its call of `send` throw.
     private static func giveUp(_ number: Int, _ state: Shared, _ why: any Error) {
         let waiting = state.value.withLock { state in
             state.waiting.firstIndex { $0.number == number }.map { state.waiting.remove(at: $0) }
@@ -284,6 +290,7 @@ public final class TidewireRoom: Sendable {
         waiting?.answer(.failure(why))
     }
 
+    /// Sends the messages that waited until the room was joined.
     private static func sendWaiting(_ state: Shared, _ engine: Engine) {
         let (channel, waiting) = state.value.withLock { state -> (Int?, [Waiting]) in
             guard state.isJoined, state.channel != nil else { return (nil, []) }
@@ -322,6 +329,7 @@ public final class TidewireRoom: Sendable {
     /// The sequence of the room's events, from now on.
     public var events: Events { Events(listening: RoomListening(self, nil)) }
 
+    /// Handles an output of the room's channel.
     private static func hear(_ output: ChannelMachine.Output, _ channel: Int, _ state: Shared, _ engine: Engine) {
         let (listeners, event) = state.value.withLock { state -> ([Listener], Event?) in
             // The app has left the room, or has joined it again on another channel.

@@ -34,9 +34,9 @@ struct Batcher: Sendable {
     private let window: BatchWindow
     private let windows: [String: BatchWindow]
     private var pending: [RowChange] = []
-    /// Time by which the first waiting change must be delivered; nil if none waits.
+    /// Time by which the oldest waiting change must be delivered, even if the changes do not pause; nil if none waits.
     private var overdueAt: Duration?
-    /// End of the pause after the last change, at which the batch is delivered; nil if no change waits.
+    /// Time at which the changes have paused long enough for their batch to be delivered; nil if none waits.
     private var quietAt: Duration?
 
     /// Creates a collector.
@@ -59,7 +59,7 @@ struct Batcher: Sendable {
         quietAt = hasUrgent ? quietAt : now + own.quietTime
     }
 
-    /// Returns the changes that must be delivered now; nil if there are none.
+    /// Removes and returns the changes that must be delivered now; nil if there are none.
     mutating func due(at now: Duration) -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         if let quietAt, now >= quietAt { return flush() }
@@ -73,8 +73,8 @@ struct Batcher: Sendable {
         return batch
     }
 
-    /// Returns all waiting changes. Called before the app is suspended, before sign-out, and before an item that must
-    /// follow them.
+    /// Removes and returns all waiting changes; nil if there are none. Called before the app is suspended, before
+    /// sign-out, and before an item that must follow them.
     mutating func flush() -> [RowChange]? {
         guard !pending.isEmpty else { return nil }
         defer {
@@ -86,8 +86,8 @@ struct Batcher: Sendable {
 
     mutating func discard() { _ = flush() }
 
-    /// Index after the last transaction that is certainly complete, because a later one has begun; nil if there is
-    /// none.
+    /// Index after the last transaction among the waiting changes that is certainly complete, because a later one has
+    /// begun; nil if there is none.
     private var lastBoundary: Int? {
         guard let last = pending.last else { return nil }
         return pending.lastIndex { $0.commitTimestamp != last.commitTimestamp }.map { $0 + 1 }

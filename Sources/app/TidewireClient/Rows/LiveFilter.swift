@@ -106,7 +106,8 @@ public struct LiveFilter<Row: LiveRow>: Sendable, Hashable {
         }
     }
 
-    /// Returns the value. Puts it in quotes if it contains characters that could end it or have a special meaning.
+    /// Returns a value for the server's filter syntax: in quotes if it contains characters with a meaning in that
+    /// syntax.
     static func quoted(_ value: String) -> String {
         let isPlain = value.utf8.allSatisfy { byte in
             (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)

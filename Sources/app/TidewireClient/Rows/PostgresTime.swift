@@ -27,8 +27,8 @@ enum PostgresTime {
         return Date(timeIntervalSince1970: Double(seconds) + Double(microseconds) / 1_000_000)
     }
 
-    /// Returns the days since 1970. Uses the Gregorian calendar for all dates, as PostgreSQL does (Howard Hinnant,
-    /// "days_from_civil").
+    /// Returns the number of days from 1970-01-01 to a date. Uses the Gregorian calendar for all dates, as PostgreSQL
+    /// does (Howard Hinnant, "days_from_civil").
     private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
         let year = month <= 2 ? year - 1 : year
         let era = (year >= 0 ? year : year - 399) / 400
@@ -49,6 +49,7 @@ enum PostgresTime {
             + "." + padded(ofDay % 1_000_000, 6) + "Z"
     }
 
+    /// Returns the year, month and day of a date that is so many days after 1970-01-01.
     private static func civil(_ days: Int) -> (Int, Int, Int) {
         let shifted = days + 719_468
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
@@ -104,8 +105,8 @@ enum PostgresTime {
             return (hour * 3600 + minute * 60 + second, microseconds)
         }
 
-        /// Reads the time zone, in seconds east of UTC. A missing zone means UTC. Returns nil if the text is not a
-        /// zone.
+        /// Reads a time zone, as seconds east of UTC. A missing time zone means UTC. Returns nil if the text is not a
+        /// time zone.
         mutating func zone() -> Int? {
             if isAtEnd || take("Z") { return 0 }
             let isWest = take("-")

@@ -32,11 +32,12 @@ public struct RowChange: Sendable, Hashable {
     /// Reasons why the change arrived without its row, for example `Error 413: Payload Too Large`.
     public let errors: [String]
 
-    /// Columns of the previous change. If the next change has the same columns, they need not be converted again.
+    /// Columns of the previous change, already converted. If the next change has the same columns, they are reused.
     struct LastColumns: Sendable {
         private var told: [JSONValue] = []
         private var types: [String: String] = [:]
 
+        /// Returns the types of the columns by their names.
         mutating func types(_ told: [JSONValue]) -> [String: String] {
             // If the parser reused the previous columns (`PreviousColumns`), this comparison is fast.
             guard told != self.told else { return types }

@@ -60,10 +60,10 @@ struct Name: CodingKey, CustomStringConvertible {
 
     var description: String { stringValue }
 
-    /// Returns the name in the form that is used for comparison: `ownerID`, `ownerId` and `owner_id` give the same.
+    /// Returns a name in the form by which names are compared: `ownerID`, `ownerId` and `owner_id` give `ownerid`.
     static func squashed(_ name: String) -> String { name.replacing("_", with: "").lowercased() }
 
-    /// Returns the name in the usual spelling of columns: `ownerID` and `ownerId` become `owner_id`.
+    /// Returns a name in the usual spelling of columns: `ownerID` and `ownerId` become `owner_id`.
     static func snakeCased(_ name: String) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(name.utf8.count + 4)
@@ -101,12 +101,13 @@ struct RowDecoder: Decoder {
 
     func singleValueContainer() throws -> any SingleValueDecodingContainer { Single(decoder: self) }
 
-    /// Returns an error with the expected type and its place. It never contains a value of the row.
+    /// Returns an error that states the expected type and its place in the row. It never contains a value of the row.
     func mismatch(_ type: Any.Type) -> DecodingError {
         .typeMismatch(type, .init(codingPath: codingPath, debugDescription: "expected \(type), found \(json.kind)"))
     }
 
-    /// Returns an error's text with the expected type and its place. It never contains a value of the row.
+    /// Returns a text about a decoding error: the expected type and its place in the row. It never contains a value of
+    /// the row.
     static func reason(_ error: any Error) -> String {
         switch error {
         case DecodingError.keyNotFound(_, let context), DecodingError.typeMismatch(_, let context),
@@ -122,7 +123,7 @@ struct RowDecoder: Decoder {
         return try Value(from: self)
     }
 
-    /// True for types that have their own decoding rules.
+    /// True for types that the decoder converts by its own rules, such as dates and numbers.
     private static func isSpecial(_ type: Any.Type) -> Bool {
         type == UUID.self || type == Date.self || type == Decimal.self || type == PostgresNumeric.self
             || type == Data.self

@@ -1,8 +1,9 @@
-/// Converter of changes to the app's row type. It fills in large values that an update left unchanged and the server
-/// did not send, from the row's last version.
+/// Converter of the server's changes to the app's row type. An update may lack large values that it left unchanged. The
+/// reader takes them from the last version of the row that it has seen.
 struct RowReader<Row: LiveRow>: Sendable {
     private var versions = LastVersions()
 
+    /// Converts a batch. Changes that do not fit the app's type go to `unreadableRows`.
     mutating func batch(_ told: TableBatch) -> LiveBatch<Row> {
         var batch = LiveBatch<Row>()
         batch.position = told.position
@@ -48,27 +49,31 @@ struct RowReader<Row: LiveRow>: Sendable {
         }
     }
 
-    /// Returns the row in the app's type; nil if the record is incomplete, for example has only the key.
+    /// Returns a row in the app's type; nil if the record is incomplete, for example has only the key.
     private func whole(_ record: [String: JSONValue]) -> Row? { try? RowImage(record).decode(Row.self) }
 
     private struct Incomplete: Error {
         let words: String
     }
 
+    /// Returns a text about the reason why a change does not fit the app's type.
     private static func words(_ error: any Error) -> String {
         (error as? Incomplete)?.words ?? RowDecoder.reason(error)
     }
 }
 
-/// Last versions of rows with large values. Only large values can be missing in an update.
+/// Last seen versions of rows with large values, from which updates that lack those values are completed. PostgreSQL
+/// leaves only large values out of an update.
 struct LastVersions: Sendable {
     static let maximumRows = 1000
     private static let largeBytes = 1000
 
     private var versions: [String: [String: JSONValue]] = [:]
-    /// Names of the rows in the order in which they arrived. Names of removed rows remain, and are skipped.
+    /// Names of the rows in the order in which they were stored, for removing the oldest. Names of rows that were
+    /// removed earlier remain in it.
     private var order: [String] = []
 
+    /// Adds missing large values to a change, and stores its row if that has large values.
     mutating func complete(_ change: inout RowChange, key: [String]) {
         let absent = change.absentColumns
         let isLarge = change.record.values.contains(where: Self.isLarge)

@@ -1,5 +1,5 @@
-/// Parser of an HTTP answer (RFC 9112). The head, the chunks or the end of the connection determine the answer's
-/// length.
+/// Parser of a server's answer to an HTTP request (RFC 9112). The head, the chunks or the end of the connection
+/// determine the answer's length.
 struct AnswerParser: Sendable {
     struct Malformed: Error {
         let words: String
@@ -20,7 +20,7 @@ struct AnswerParser: Sendable {
 
     mutating func append(_ more: [UInt8]) { bytes += more }
 
-    /// Returns the answer; nil while it is incomplete.
+    /// Returns the complete answer; nil while bytes are missing.
     mutating func answer() throws -> TransportAnswer? {
         if head == nil { try readHead() }
         guard let (status, length) = head else { return nil }
@@ -41,7 +41,7 @@ struct AnswerParser: Sendable {
         }
     }
 
-    /// Returns the answer when the connection has ended; nil if the answer should have ended before.
+    /// Returns the answer that the end of the connection completes; nil if the answer is not complete by then.
     func ended() -> TransportAnswer? {
         guard let (status, length) = head, case .untilEnd = length else { return nil }
         return TransportAnswer(status: status, body: bytes)

@@ -58,7 +58,7 @@
             throw SocketFailure("\(host):\(port): \(words)")
         }
 
-        /// Waits for a connection attempt to end. Returns the reason if it failed; nil if it succeeded.
+        /// Waits until a connection attempt ends. Returns the reason if it failed; nil if it succeeded.
         private static func refusal(of answer: Int32, _ descriptor: Int32) -> String? {
             if answer == 0 { return nil }
             guard errno == EINPROGRESS else { return String(cString: strerror(errno)) }

@@ -29,8 +29,8 @@
             var isClosing = false
         }
 
-        /// Maximum number of bytes that wait to be sent. If there are more, the server is not reading: the connection
-        /// ends, and the client resumes on a new one.
+        /// Maximum number of bytes that wait to be sent. If more wait, the server is not reading: the client ends the
+        /// connection and resumes on a new one.
         private static let maximumOutgoingBytes = 16 << 20
 
         private let request: TransportRequest
@@ -154,18 +154,20 @@
             close(writing)
         }
 
+        /// Wakes the thread that waits for the bell.
         func ring() {
             var byte: UInt8 = 1
             _ = write(writing, &byte, 1)
         }
 
+        /// Removes the rings that have woken the thread.
         func quiet() {
             var bytes = [UInt8](repeating: 0, count: 64)
             while read(reading, &bytes, bytes.count) > 0 {}
         }
     }
 
-    /// Opening handshake of RFC 6455 §4.1.
+    /// Opening handshake of a WebSocket connection (RFC 6455 §4.1).
     private struct Handshake {
         let text: String
         private let accept: String
@@ -192,7 +194,7 @@
 
         private static let maximumHeadBytes = 64 << 10
 
-        /// Reads the server's answer to the handshake. Returns the bytes that followed its head.
+        /// Reads the server's answer to the handshake. Returns the received bytes that follow the answer.
         func answered(by stream: SocketStream) throws -> [UInt8] {
             var bytes: [UInt8] = []
             let end = Array("\r\n\r\n".utf8)

@@ -32,10 +32,11 @@ package struct TransportAnswer: Sendable, Hashable {
     }
 }
 
-/// Means of exchanging messages with a server. Each system has an implementation; tests use one in memory.
+/// Means of exchanging messages with a server, over a WebSocket. Each system has an implementation; tests use one in
+/// memory.
 package protocol Transport: Sendable {
-    /// Starts a connection and returns without waiting for it. The transport reports events to `hear`, one after the
-    /// other, from any thread.
+    /// Starts a connection and returns without waiting for it. The transport passes the events of the connection to
+    /// `hear`, one after the other, from any thread.
     func connect(
         to request: TransportRequest, hear: @escaping @Sendable (TransportEvent) -> Void
     ) -> any TransportConnection

@@ -36,9 +36,9 @@ public enum JSONValue: Sendable, Hashable {
 extension JSONValue {
     /// Error for text that is not valid JSON. It states the place, but never contains the text itself.
     public struct ParsingError: Error, Hashable, CustomStringConvertible {
-        /// Description of the token that valid JSON would have at this place.
+        /// Description of the token that valid JSON would have at the place of the error.
         public let expected: String
-        /// Number of bytes before this place.
+        /// Number of bytes before the place of the error.
         public let offset: Int
 
         /// The expected token and the place.
@@ -63,8 +63,8 @@ extension JSONValue {
         self = try parser.document()
     }
 
-    /// Parses JSON. If the member `columns` has the same bytes as in the previous message, reuses its value from
-    /// `said`.
+    /// Parses JSON. `said` has the member `columns` of the previous message; if this message has the same bytes, their
+    /// value is reused.
     init(parsing bytes: [UInt8], _ said: inout PreviousColumns) throws(ParsingError) {
         var parser = JSONParser(bytes, said)
         self = try parser.document()

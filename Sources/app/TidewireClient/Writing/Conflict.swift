@@ -114,8 +114,8 @@ public struct LastWriteWins: ConflictPolicy {
         return hasUnsentWrite && deletion == .losesToUnsentWrite ? .keepLocal : .delete
     }
 
-    /// True if the first position is older. False if the positions cannot be compared: other epochs, or a missing
-    /// position.
+    /// True if `position` is older than `other`. False if they cannot be compared, because they have different epochs
+    /// or one is missing.
     private static func isOlder(_ position: LogPosition?, than other: LogPosition?) -> Bool {
         guard let position, let other, position.epoch == other.epoch else { return false }
         return position.offset < other.offset

@@ -99,7 +99,8 @@ extension LiveBatch where Row: DatedRow {
     }
 }
 
-/// Outcomes for the rows of one batch, in which a row may occur several times.
+/// Results of merging one batch: for each row, whether the app stores, removes or keeps it. A row may occur several
+/// times in the batch.
 private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
     enum End {
         case stored(Row)
@@ -117,6 +118,8 @@ private struct Merge<Row: DatedRow, Policy: ConflictPolicy> {
         self.position = position
     }
 
+    /// Resolves the conflict between a change of the batch and the app's row. `remote` is nil if the row was deleted on
+    /// the server.
     mutating func take(_ id: Row.ID, _ remote: Row?, _ stored: (Row.ID) throws -> LocalRow?) throws {
         count += 1
         let here = try local(id, stored)

@@ -16,19 +16,21 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         var isHeard = false
     }
 
-    /// Rows as the server sent them. A pending row is shown in place of the row with the same id.
+    /// Rows as the server sent them, by id. A pending row is shown in place of the row with the same id.
     private var confirmed: [Row.ID: Row] = [:]
-    /// Numbers that give the order of the rows. A row that became known later has a larger number.
+    /// Numbers that give the order of the rows, by the row's id. A row that became known later has a larger number.
     private var places: [Row.ID: Int] = [:]
     private var nextPlace = 0
+    /// Written rows that the server has neither confirmed nor refused.
     private var pending: [Pending] = []
-    /// Rows that were deleted while some write was pending. A late answer may still contain them.
+    /// Ids of rows that were deleted while some write was pending. A late answer to the write may still contain them.
     private var gone: Set<Row.ID> = []
     private let origin: @Sendable (Row) -> Origin?
 
     /// Creates an empty collection of rows.
     ///
-    /// - Parameter origin: returns the origin from the row's column; nil if the row has none.
+    /// - Parameter origin: returns the origin of the write that created a row, from a column of the row; nil if the row
+    ///   has none.
     public init(origin: @escaping @Sendable (Row) -> Origin?) { self.origin = origin }
 
     /// All rows, in the order in which they became known.
@@ -98,7 +100,8 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         tidy(Array(places.keys))
     }
 
-    /// Ends a pending write and moves its row to the final id. The row keeps its place in the order.
+    /// Ends the pending write with this origin. Its row gets the final id and keeps its place in the order. Returns the
+    /// write; nil if there is none.
     private mutating func settle(_ origin: Origin, at id: Row.ID) -> Pending? {
         guard let index = pending.firstIndex(where: { $0.origin == origin }) else { return nil }
         let own = pending.remove(at: index)
@@ -112,7 +115,7 @@ public struct OptimisticRows<Row: LiveRow>: Sendable {
         nextPlace += 1
     }
 
-    /// Removes the order numbers of rows that no longer exist.
+    /// Removes the order numbers of those of these rows that no longer exist.
     private mutating func tidy(_ ids: [Row.ID]) {
         for id in ids where self[id] == nil { places[id] = nil }
         if pending.isEmpty { gone = [] }
@@ -162,6 +165,7 @@ public struct OptimisticKeys<Group: Hashable & Sendable, Key: Hashable & Sendabl
     }
 
     private var confirmed = KeyedCounts<Group, Key>()
+    /// Changes by the user that the server has not confirmed, by key.
     private var wishes: [Key: Wish] = [:]
     private let group: @Sendable (Key) -> Group
 

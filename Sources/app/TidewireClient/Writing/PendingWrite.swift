@@ -73,8 +73,8 @@ public struct PendingWrite: Sendable, Hashable, Codable {
     /// Name of the row, `table/key`, which other writes use as their ``parent``.
     public var name: String { table + "/" + row }
 
-    /// Takes over the failures and the retry time of the write that this one replaces. A newer write is not sent
-    /// earlier.
+    /// Copies the number of failures and the time of the next attempt from the write that this one replaces, so that it
+    /// is not sent earlier than that one would be.
     mutating func waits(as former: PendingWrite) {
         failures = former.failures
         notBefore = former.notBefore

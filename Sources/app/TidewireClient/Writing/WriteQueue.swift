@@ -33,6 +33,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
         writes.append(write)
     }
 
+    /// Combines a write with a waiting write of the same row, at `index`. Returns false if the new write must be added
+    /// after it.
     private mutating func join(_ write: inout PendingWrite, into index: Int) -> Bool {
         switch (writes[index].kind, write.kind) {
         case (.insert, .update), (.update, .update):
@@ -58,8 +60,8 @@ struct WriteQueue: Sendable, Hashable, Codable {
         writes.reduce(0) { $0 + JSONValue.object($1.values).json.utf8.count + $1.name.utf8.count }
     }
 
-    /// Indexes of the writes that may be sent now. A write waits for an earlier write of the same row or of its parent
-    /// row.
+    /// Indexes of the writes that may be sent now. A write waits while an earlier write of the same row, or of its
+    /// parent row, is in the queue.
     private var free: [Int] {
         var blocked: Set<String> = []
         return writes.indices.filter { index in
@@ -79,6 +81,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         return ready.map { writes[$0] }
     }
 
+    /// Removes a write that the server has accepted.
     mutating func succeeded(_ id: String) { writes.removeAll { $0.id == id } }
 
     /// Schedules a failed write for another attempt. The delay grows with each failure.
@@ -109,6 +112,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         return [(write, .refused(reason))] + dropChildren(of: write.name)
     }
 
+    /// Removes all writes of a row and of the rows that need it, because the row was not created. Returns them as lost.
     private mutating func dropChildren(of name: String) -> [(PendingWrite, OfflineWrites.Loss)] {
         var lost: [(PendingWrite, OfflineWrites.Loss)] = []
         var names = [name]
@@ -139,7 +143,7 @@ struct WriteQueue: Sendable, Hashable, Codable {
         }
     }
 
-    /// Time at which the next waiting write may be sent; nil if no write waits.
+    /// Earliest time at which a waiting write may be sent; nil if no write waits.
     var nextMoment: Date? {
         free.map { writes[$0].notBefore }.min().map { Date(timeIntervalSince1970: $0) }
     }
