@@ -102,7 +102,8 @@ public final class DatabaseTarget: ReplayTarget {
         if queue.count >= Limits.maximumReplayStatements || queuedBytes >= Limits.maximumReplayBytes { try send() }
     }
 
-    /// Adds a table to `emptied`. Queues the earlier TRUNCATE statement first if this table cannot join it.
+    /// Adds a table to `emptied`. If the same TRUNCATE statement cannot empty this table, queues that statement first
+    /// and begins another.
     private func empty(_ table: TableName, _ change: RecordedChange) {
         if let emptied, emptied.tables.contains(table) || emptied.change.options != change.options { sayEmptied() }
         emptied = ((emptied?.tables ?? []) + [table], emptied?.change ?? change)

@@ -14,8 +14,8 @@ public struct ReplayRequest: Sendable {
     /// Returns the name that a table of the log has in the target.
     func target(of table: TableName) -> TableName { names[table] ?? table }
 
-    /// True if the replay skips the table's rows. These are rows of `realtime.messages`, which the target would
-    /// broadcast again. The replay includes them only if the query names tables.
+    /// True for `realtime.messages` if the replay skips its rows: the target would broadcast them again. The replay
+    /// includes them only if the query names tables.
     func leavesOut(_ relation: Relation) -> Bool { MessageTable.holds(relation) && query.tables.isEmpty }
 }
 

@@ -74,7 +74,8 @@ public struct RowStatements: Sendable {
         }
     }
 
-    /// Returns the text, cut to the column's length. Masking may have made a JSON text longer than the column allows.
+    /// Returns the text of a value, cut to the length that the target's column allows. Masking may have made a JSON
+    /// text longer than that.
     private func fitting(_ text: String, _ column: TargetTable.Column) -> String {
         guard let most = column.type.characters, text.utf8.count > most, text.unicodeScalars.count > most else {
             return text

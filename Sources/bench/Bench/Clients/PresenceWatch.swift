@@ -170,7 +170,7 @@ struct PresenceWatch {
         guard try scanner.next() == token else { throw ByteError(expected: "a presence", offset: scanner.offset) }
     }
 
-    /// Returns an FNV-1a hash, mixed so that sums of such hashes are unlikely to collide.
+    /// Returns the FNV-1a hash of a presence key or ref, mixed so that sums of such hashes are unlikely to collide.
     private static func number(_ bytes: [UInt8]) -> UInt64 {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }

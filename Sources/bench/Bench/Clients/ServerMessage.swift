@@ -97,7 +97,8 @@ enum ServerMessage: Equatable {
         return .change(sequence: sequence, sentMicroseconds: sent, owner: nil)
     }
 
-    /// Returns the time of a change. The result is nil if there is none, and contains nil if the time is a text.
+    /// Returns the time that a change carries. The outer optional is nil if it carries none, the inner one if its time
+    /// is a text.
     private static func moment(_ text: RawSpan, _ hint: inout Int) -> Int64?? {
         if let number = number("\"at\":", text, &hint) { return number }
         let value = hint + 5

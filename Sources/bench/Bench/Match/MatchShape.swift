@@ -102,7 +102,7 @@ struct MatchShape {
         return String(repeating: "0", count: 16 - text.count) + text
     }
 
-    /// Returns a pseudo-random number for each index. It is the same in every run.
+    /// Returns a pseudo-random number that depends only on the given one, so that every run has the same numbers.
     static func scatter(_ number: Int) -> UInt64 {
         var value = UInt64(number) &* 0x9e37_79b9_7f4a_7c15
         value = (value ^ value >> 30) &* 0xbf58_476d_1ce4_e5b9

@@ -87,7 +87,7 @@ private final class JoinsRace {
         seconds.guarded.add(guarded)
     }
 
-    /// Joins clients. Returns the nanoseconds until all have received their reply.
+    /// Joins clients to their channels. Returns the nanoseconds until all have received their reply.
     @discardableResult
     private func join(_ count: Int, isPrivate: Bool, numbered digits: String) throws -> Int64 {
         rounds += 1
