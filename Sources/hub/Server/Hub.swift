@@ -206,8 +206,17 @@ public enum HubError: Error, CustomStringConvertible {
         case .cannotServeTLS(let reason):
             "the certificate or its key cannot be used (tls_certificate, tls_key): \(reason)"
         case .cannotListen(let address, let reason):
-            "cannot listen on \(address): \(reason); choose another address with --listen (TIDEWIRE_LISTEN), or end what "
-                + "listens there"
+            "cannot listen on \(address): \(reason)"
+        }
+    }
+
+    /// Advice for the user about the error.
+    public var advice: String {
+        switch self {
+        case .cannotServeTLS:
+            "tls_certificate and tls_key must name PEM files that fit each other and that the hub may read."
+        case .cannotListen:
+            "Choose another address with --listen (TIDEWIRE_LISTEN), or stop the program that listens there."
         }
     }
 }

@@ -37,7 +37,8 @@ enum DatabaseAccess {
         } catch {
             let trouble = StreamFailure(connecting: error)
             throw CommandFailure(
-                .unreachable, "cannot connect to the database (\(shown)): \(trouble.message)", hint: trouble.hint)
+                .unreachable, "cannot connect to the database (\(shown)): \(trouble.message)",
+                hint: trouble.hint ?? error.advice)
         }
     }
 
