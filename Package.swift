@@ -141,7 +141,8 @@ let hub = wing(
             "Diagnostics", "System", "Bytes"),
         room(
             "Projects", "Gateway", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
-            "Settings", "Asking", "Replication", "Policy", "WebSocket", "Auth", "Change", "Postgres", "Crypto",
+            "Settings", "Asking", "Replication", "EventLog", "Policy", "WebSocket", "Auth", "Change", "Postgres",
+            "Crypto",
             "Diagnostics", "System", "Bytes"),
         room(
             "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net", "Auth",
@@ -252,7 +253,8 @@ let proofs: [Target] = [
         "Net", "Diagnostics",
         "Bytes"),
     tests(
-        of: "Projects", "Projects", "Gateway", "Settings", "WebSocket", "Auth", "Crypto", "System", "Bytes"),
+        of: "Projects", "Projects", "Gateway", "Settings", "EventLog", "History", "Diagnostics", "WebSocket", "Auth",
+        "Crypto", "System", "Bytes"),
     tests(
         of: "Server", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings", "Embedded",
         "History", "Replaying", "tidewire", "Console", "EventLog",

@@ -94,8 +94,12 @@ final class HubForApps: Sendable {
 
     /// Secret for operator tokens, for a hub whose settings name this secret.
     static let operatorSecret = "a secret of operators, which is longer than thirty-two bytes"
-    static var operatorToken: String {
-        let claims = #"{"role":"service_role","exp":\#(Int(Date().timeIntervalSince1970) + 3600)}"#
+    static var operatorToken: String { operatorToken() }
+
+    /// - Parameter more: further claims, each with a comma before it.
+    static func operatorToken(_ more: String = "") -> String {
+        let end = Int(Date().timeIntervalSince1970) + 3600
+        let claims = #"{"role":"service_role","sub":"ops@example.com","exp":\#(end)\#(more)}"#
         return JWT.sign(claims: Array(claims.utf8).span, secret: Array(operatorSecret.utf8).span)
     }
 

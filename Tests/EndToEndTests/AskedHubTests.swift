@@ -103,8 +103,14 @@ extension EndToEndPrograms {
             let verdict = try Self.tidewire(["log", "verify", "--server", url])
             #expect(verdict.code == 0 && verdict.output.hasPrefix("every checksum is correct"), "\(verdict)")
             // The hub's audit records each unmasking, and the audience that the reader named.
-            #expect(try Self.tidewire(["tail", "--from", "oldest", "--unmask", "message", "--server", url]).code == 0)
-            #expect(try Self.tidewire(["log", "audit", "--server", url]).output.contains("operators"))
+            let unmasking = ["tail", "--from", "oldest", "--unmask", "message", "--server", url]
+            #expect(try Self.tidewire(unmasking).code == 2)
+            #expect(try Self.tidewire(unmasking + ["--because", "ticket 17"]).code == 0)
+            let audit = try Self.tidewire(["log", "audit", "--server", url]).output
+            #expect(
+                audit.contains("ops@example.com (operators' API)") && audit.contains("because: ticket 17"), "\(audit)")
+            let reads = try Self.tidewire(["log", "audit", "--reads", "--server", url]).output
+            #expect(reads.contains("tail") && reads.contains("key=…") && !reads.contains(id), "\(reads)")
             settings = [:]
             let bundle = TemporaryDirectory.make("bundle") + "/a.bundle"
             #expect(try Self.tidewire(["bundle", bundle, "--server", url]).code == 0)

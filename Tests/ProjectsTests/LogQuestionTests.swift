@@ -6,6 +6,7 @@ import WebSocket
 
 @testable import Gateway
 @testable import Projects
+@testable import Settings
 
 @Suite(.within(minutes: 1)) struct LogQuestionTests {
     private func items(_ text: String) -> [HTTPQueryItem] {
@@ -20,11 +21,41 @@ import WebSocket
         #expect(question.words == ["--from=-15m", "--json=true", "--", "notes", "--repair", "2"])
         #expect(question.form == .json && question.form.contentType.hasPrefix("application/x-ndjson"))
         #expect(try LogQuestion("tail", items("output=csv")).form == .csv)
+        #expect(try LogQuestion("session", []).words == ["--"])
+        #expect(try LogQuestion("session", items("session=1f")).words == ["--", "1f"])
+        #expect(throws: LogQuestion.Refusal.self) { try LogQuestion("session", items("session=1&session=2")) }
         #expect(try LogQuestion("bundle", []).form == .bundle)
         #expect(try LogQuestion("seed", items("to=-1h")).words == ["--to=-1h", "--"])
         let inParts = try LogQuestion("tail", items("parts=true"))
         #expect(inParts.isInParts && inParts.words == ["--"])
         #expect(try !LogQuestion("tail", items("parts=false")).isInParts)
+    }
+
+    @Test func `several questions are one process's words, and as strict as one alone`() throws {
+        func several(_ text: String) throws -> LogQuestion { try LogQuestion.several(Array(text.utf8)) }
+        let asked = try several(
+            #"{"questions":[{"command":"row","table":"notes","key":[1,"b"],"json":true},{"command":"stats"}]}"#)
+        #expect(asked.each.map(\.words) == [["--json=true", "--", "notes", "1", "b"], ["--"]])
+        #expect(asked.role == .analyst && asked.form == .json)
+        for text in [
+            "", "{}", #"{"questions":[]}"#, #"{"questions":[{}]}"#, #"{"questions":[{"command":"bundle"}]}"#,
+            #"{"questions":[{"command":"stats","parts":true}]}"#, #"{"questions":[{"command":"stats","by":{}}]}"#,
+            #"{"questions":[{"command":"tail","unmask":"email"}]}"#, #"{"questions":[{"command":"stats"}],"more":1}"#,
+            "{\"questions\":[\(Array(repeating: #"{"command":"stats"}"#, count: 21).joined(separator: ","))]}",
+        ] {
+            #expect(throws: LogQuestion.Refusal.self, "\(text)") { try several(text) }
+        }
+    }
+
+    @Test func `a stream begins now, and has no end`() throws {
+        let stream = try LogQuestion.following(items("table=notes"))
+        #expect(stream.words == ["--follow", "--table=notes", "--from=now", "--json=true", "--"])
+        #expect(try LogQuestion.following(items("from=@7")).words == ["--follow", "--from=@7", "--json=true", "--"])
+        #expect(stream.role == .analyst && stream.audited.hasPrefix("follow table=notes"))
+        #expect(try LogQuestion.following(items("unmask=a&because=b")).role == .admin)
+        for query in ["to=now", "limit=1", "output=csv", "unmask=a", "follow"] {
+            #expect(throws: LogQuestion.Refusal.self, "\(query)") { try LogQuestion.following(items(query)) }
+        }
     }
 
     @Test func `what is to be forgotten is a table, a key, and nothing else`() throws {
@@ -46,6 +77,7 @@ import WebSocket
         ("row", "key=1"),
         ("tx", ""), ("tx", "xid=1&xid=2"), ("tail", "json=perhaps"), ("tail", "from=\0"), ("../tail", ""),
         ("tail", "output=bundle"), ("seed", "output=bundle"), ("bundle", "output=json"), ("tail", "output=xml"),
+        ("tail", "unmask=email"), ("tail", "unmask=email&because="), ("tail", "unmask=email&because= "),
         ("bundle", "file=x"), ("seed", "mask-key=x"), ("tail", "parts=perhaps"), ("part", ""),
     ])
     func `what names files, writes or is none is refused`(command: String, query: String) {

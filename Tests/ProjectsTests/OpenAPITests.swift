@@ -65,7 +65,24 @@ import WebSocket
         let api = TenantsAPI(
             store, configured: nil, operators: OperatorGate([], withdrawn: nil, clients: nil), stageDefaults)
         let described = try Self.operations().filter { $0.path.hasPrefix("/api/tenants") }
-        #expect(described.count == 16)
+        // Each command of the API is described with its role, and nothing else is.
+        let served = OperatorCommand.all.flatMap { command in
+            command.methods.map { method in
+                let path = (["/api/tenants"] + command.path).joined(separator: "/")
+                // A question's own role is the lowest of all, because options raise it.
+                let role =
+                    switch command.need {
+                    case .role(let role): role
+                    case .asked(let least, _): least
+                    case .health: OperatorRole.viewer
+                    }
+                return "\(method) \(path) \(role)"
+            }
+        }
+        let told = described.filter { $0.method != "HEAD" }.map { path, method, operation in
+            "\(method) \(path) \(operation["x-tidewire-role"]?.string ?? "no role")"
+        }
+        #expect(Set(served).count == served.count && Set(told) == Set(served))
         for path in Set(described.map(\.path)) {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
                 let isKnown =
@@ -83,6 +100,15 @@ import WebSocket
                 #expect(isKnown == wanted, "\(method) \(path)")
             }
         }
+    }
+
+    @Test func `names every question to a log, and each of its options`() throws {
+        let path = try #require(try Self.document()["paths"]?.object?["/api/tenants/{id}/log/{command}"]?.object)
+        let names = path["parameters"]?.array?.compactMap { $0.object?["schema"]?.object?["enum"]?.array }.first
+        #expect(Set(names?.compactMap(\.string) ?? []) == Set(LogQuestion.commands.keys))
+        let options = path["get"]?.object?["parameters"]?.array?.compactMap { $0.object?["name"]?.string } ?? []
+        let operands = LogQuestion.commands.values.flatMap(\.operands).map { $0.filter { !"…?".contains($0) } }
+        #expect(Set(options) == Set(LogQuestion.options.keys).union(operands).union(["parts"]))
     }
 
     @Test func `describes the fields that are read and told`() throws {

@@ -42,7 +42,7 @@ import WebSocket
     }
 
     private func operation(_ method: String, _ path: String, _ body: [UInt8] = []) throws -> TenantsOperation? {
-        guard case .operation(let operation) = try ask(method, path, body) else { return nil }
+        guard case .operation(let operation, _) = try ask(method, path, body) else { return nil }
         return operation
     }
 

@@ -12,10 +12,10 @@ import Testing
         return Dictionary(all.map { ($0.name, $0) }) { one, _ in one }
     }
 
-    @Test(arguments: LogQuestion.operands.keys.sorted())
+    @Test(arguments: LogQuestion.commands.keys.sorted())
     func `each question is a command with these operands, and can be asked by it`(name: String) throws {
         let command = try #require(Self.commands[name])
-        let wanted = LogQuestion.operands[name] ?? []
+        let wanted = LogQuestion.commands[name]?.operands ?? []
         if name != "bundle" {
             let operands = command.operands.map { $0.name.lowercased() + ($0.count == .any ? "…" : "") }
             #expect(wanted.count == operands.count, "\(operands)")
@@ -24,11 +24,12 @@ import Testing
     }
 
     @Test func `each option that may be asked is one of a command that may be`() {
-        let known = Set(LogQuestion.operands.keys.flatMap { Self.commands[$0]?.options.map(\.name) ?? [] })
-        #expect(LogQuestion.options.subtracting(known).isEmpty)
+        let known = Set(LogQuestion.commands.keys.flatMap { Self.commands[$0]?.options.map(\.name) ?? [] })
+        let options = Set(LogQuestion.options.keys)
+        #expect(options.subtracting(known).isEmpty)
         let files = Set(
-            LogQuestion.operands.keys.flatMap { Self.commands[$0]?.allOptions ?? [] }
+            LogQuestion.commands.keys.flatMap { Self.commands[$0]?.allOptions ?? [] }
                 .filter { ["FILE", "DIR"].contains($0.valueName) }.map(\.name))
-        #expect(LogQuestion.options.isDisjoint(with: files), "no file of the hub's machine is named from afar")
+        #expect(options.isDisjoint(with: files), "no file of the hub's machine is named from afar")
     }
 }

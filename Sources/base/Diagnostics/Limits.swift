@@ -70,6 +70,15 @@ public enum Limits {
     /// file away before a command can write to it.
     public static let maximumAuditBytes = 64 << 20
 
+    /// Largest audit file of operators' reads. A full one is kept as the file before, and replaces that.
+    public static let maximumReadAuditBytes = 8 << 20
+
+    /// Limits of the lines about reads: the time in which the same read of an operator is noted once, the lines of an
+    /// operator in that time, and the operators whose reads are counted.
+    public static let auditedReadPause = Duration.seconds(60)
+    public static let maximumAuditedReads = 60
+    public static let maximumAuditedOperators = 1000
+
     /// Longest line of the audit file.
     public static let maximumAuditLineBytes = 64 << 10
 

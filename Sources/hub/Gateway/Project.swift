@@ -39,6 +39,8 @@ public struct ProjectSettings: Sendable {
     public var publication = PublicationRecord(in: nil)
     /// Record of the policies about whose rows only PostgreSQL decides.
     public var demoted = DemotedPolicies(in: nil)
+    /// Users and logins that operators have blocked; nil for a list of the project's own, in memory.
+    public var blocklist: Blocklist?
 
     public init(limits: ProjectLimits) { self.limits = limits }
 }
@@ -67,6 +69,7 @@ public final class Project: Sendable {
     let reading = LogTroubles()
     private let loopsLeft = Atomic<Int>(0)
     let admissions = Admissions()
+    public let blocklist: Blocklist
 
     public init(
         _ name: String, _ settings: ProjectSettings, _ share: ProjectShare, _ services: ProjectServices,
@@ -76,6 +79,7 @@ public final class Project: Sendable {
         refusals = RefusalLog(project: name)
         number = share.number
         self.settings = settings
+        blocklist = settings.blocklist ?? Blocklist()
         let catalog = services.asking.catalog
         self.services = services
         rates = ProjectRates(settings.limits)

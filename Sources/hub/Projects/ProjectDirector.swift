@@ -1,4 +1,5 @@
 import Diagnostics
+import EventLog
 import Gateway
 import Ingest
 import Postgres
@@ -46,14 +47,19 @@ public final class ProjectDirector: Operators {
     private let gateway: Gateway
     private let running = Mutex(Running())
     private let lanes: ProjectLanes
-    /// Queue of operators' questions to logs; nil until everything else has started.
+    private let audit: OperatorAudit
+    /// Desk for questions to logs; nil until everything else has been started.
     private let questions = Mutex<QuestionDesk?>(nil)
+    /// Desk for streams of logs; nil until everything else has been started.
+    private let streams = Mutex<QuestionDesk?>(nil)
+    private let values = HourOfValues()
 
     /// Starts all projects in parallel. If a project cannot be started, the hub logs this and tries again later.
     public init(_ planner: ProjectPlanner, on gateway: Gateway) throws {
         let configuration = planner.configuration
         planning = Mutex(planner)
         self.gateway = gateway
+        audit = OperatorAudit(fallback: configuration.dataDirectory)
         store = try ProjectStore(in: DiskDirectory(configuration.dataDirectory), key: configuration.projectKey)
         configured =
             planner.configured == nil
@@ -66,8 +72,10 @@ public final class ProjectDirector: Operators {
         lanes = try ProjectLanes()
         do {
             try startAll()
-            let desk = try QuestionDesk()
+            let (desk, streams) = (try QuestionDesk(.questions), try QuestionDesk(.streams))
             questions.withLock { $0 = desk }
+            self.streams.withLock { $0 = streams }
+            try values.start { [weak self] in self?.running.withLock { $0.byName } ?? [:] }
         } catch {
             lanes.close()
             endAll()
@@ -207,24 +215,50 @@ public final class ProjectDirector: Operators {
     ) -> HTTPResponse? {
         switch api.handle(request, body: body, at: now) {
         case .response(let response): return response
-        case .operation(let operation):
-            perform(operation, then: later)
+        case .operation(let operation, let asker):
+            perform(operation, by: asker, then: later)
             return nil
-        case .question(let question, let record):
-            return ask(.question(question), of: record, for: client, then: later) { run in { run.answer() } }
-        case .erasure(let question, let record):
+        case .question(let question, let record, let asker):
+            return ask(.question(question), of: record, by: asker, for: client, then: later) { [audit] run in
+                { Self.audited(audit, question, by: asker, run) { run.answer() } }
+            }
+        case .erasure(let question, let record, let asker):
             let ingest = project(record.externalID)?.ingest
-            // The erasure continues even if its client disconnects.
-            return ask(.question(question), of: record, for: WaitingClient(), then: later) { run in
+            // The erasure goes on even if its client leaves.
+            return ask(.question(question), of: record, by: asker, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
+        case .follow(let question, let record, let asker):
+            return follow(question, of: record, by: asker, for: client, then: later)
         case .part(let part, let record):
-            return ask(.part(part), of: record, for: client, then: later) { run in { run.answer() } }
+            return ask(.part(part), of: record, by: nil, for: client, then: later) { run in { run.answer() } }
         }
     }
 
+    /// Answers after the question has been recorded.
+    private static func audited(
+        _ audit: OperatorAudit, _ question: LogQuestion, by asker: Operator, _ run: QuestionRun,
+        _ answer: () -> HTTPResponse
+    ) -> HTTPResponse {
+        do throws(AuditFailure) {
+            for question in question.each { try audit.read(question.audited, by: asker, log: run.place.log) }
+            return answer()
+        } catch {
+            return unrecorded(error)
+        }
+    }
+
+    private static func unrecorded(_ failure: AuditFailure) -> HTTPResponse {
+        Log.shared.error(
+            "an operator's request was refused, because the audit file cannot be written", [.reason("\(failure)")])
+        return .message(
+            .serviceUnavailable,
+            "nothing was done, because the hub cannot write its audit file: its log says why")
+    }
+
     private func ask(
-        _ what: QuestionRun.What, of record: ProjectRecord, for client: WaitingClient, then later: @escaping Answer,
+        _ what: QuestionRun.What, of record: ProjectRecord, by asker: Operator?, for client: WaitingClient,
+        then later: @escaping Answer,
         _ work: (QuestionRun) -> @Sendable () -> HTTPResponse
     ) -> HTTPResponse? {
         guard let desk = questions.withLock({ $0 }), let program = OwnProgram.path else {
@@ -232,20 +266,76 @@ public final class ProjectDirector: Operators {
         }
         // A project without a stored record is that of the settings.
         let stored = store.record(named: record.externalID)
-        let run = QuestionRun(what: what, place: planner.questionPlace(stored), program: program, client: client)
-        desk.ask(beside: run.place.log, work(run), then: later)
+        var place = planner.questionPlace(stored, by: asker.map { OperatorAudit.name($0) })
+        if case .question(let question) = what, question.each.contains(where: \.needsSecrets) {
+            planner.addSecrets(of: stored, to: &place)
+        }
+        let run = QuestionRun(what: what, place: place, program: program, client: client)
+        desk.ask(beside: run.place.log, for: asker?.subject ?? "", work(run), then: later)
         return nil
     }
 
-    private func perform(_ operation: TenantsOperation, then answer: @escaping Answer) {
-        // Health is answered immediately, without waiting for other operations.
+    private func follow(
+        _ question: LogQuestion, of record: ProjectRecord, by asker: Operator, for client: WaitingClient,
+        then later: @escaping Answer
+    ) -> HTTPResponse? {
+        guard let desk = streams.withLock({ $0 }), let program = OwnProgram.path else {
+            return TenantsAPI.failed("the hub is starting")
+        }
+        let place = planner.questionPlace(
+            store.record(named: record.externalID), by: OperatorAudit.name(asker))
+        let run = FollowRun(
+            question: question, place: place, program: program, client: client, expiry: asker.expiry
+        ) { [weak desk] in desk?.isClosed ?? true }
+        desk.ask(
+            beside: nil, for: asker.subject,
+            { [audit] in
+                do throws(AuditFailure) {
+                    try audit.read(question.audited, by: asker, log: place.log)
+                    return run.run()
+                } catch {
+                    return Self.unrecorded(error)
+                }
+            }, then: later)
+        return nil
+    }
+
+    private func perform(_ operation: TenantsOperation, by asker: Operator, then answer: @escaping Answer) {
+        // Health is answered at once, without waiting for other operations.
         if case .health(let name) = operation { return answer(health(name)) }
         lanes.add(operation.project) { [self] isGivenUp in
-            answer(isGivenUp ? TenantsAPI.failed("the hub is busy or ending") : carryOut(operation))
+            if isGivenUp { return answer(TenantsAPI.failed("the hub is busy or ending")) }
+            do throws(AuditFailure) {
+                try record(operation, by: asker)
+                answer(carryOut(operation, by: asker))
+            } catch {
+                answer(Self.unrecorded(error))
+            }
         }
     }
 
-    private func carryOut(_ operation: TenantsOperation) -> HTTPResponse {
+    /// Writes down what the operator is about to do.
+    private func record(_ operation: TenantsOperation, by asker: Operator) throws(AuditFailure) {
+        let log = planner.questionPlace(store.record(named: operation.project)).log
+        switch operation {
+        case .health, .values: break
+        case .channels: try audit.read("channels", by: asker, log: log)
+        case .blocks: try audit.read("blocks", by: asker, log: log)
+        case .config: try audit.read("config", by: asker, log: log)
+        case .kick(_, let kick): try audit.note(.kick, kick.audited, by: asker, because: kick.reason, log: log)
+        case .unblock(_, let target): try audit.note(.unblock, "\(target.kind) \(target.name)", by: asker, log: log)
+        case .signal(_, let signal): try audit.note(.signal, signal.kind.rawValue, by: asker, log: log)
+        case .upsert: try audit.note(.project, "create or change \(operation.project)", by: asker, log: "")
+        case .delete(_, let fate):
+            // The log may go with its project, so the line is in the hub's own file.
+            let what = "delete \(operation.project)" + (fate == .delete ? " and its log" : "")
+            try audit.note(.project, what, by: asker, log: "")
+        case .reload: try audit.note(.project, "reload \(operation.project)", by: asker, log: log)
+        case .shutdown: try audit.note(.project, "shut down \(operation.project)", by: asker, log: log)
+        }
+    }
+
+    private func carryOut(_ operation: TenantsOperation, by asker: Operator) -> HTTPResponse {
         switch operation {
         case .upsert(let description): upsert(description)
         case .delete(let name, let fate): delete(name, log: fate)
@@ -254,6 +344,11 @@ public final class ProjectDirector: Operators {
         case .channels(let name):
             asked(name) { .json(.ok, ChannelCensus.take(of: $0.project, waiting: Limits.censusPatience).json) }
         case .signal(let name, let signal): asked(name) { $0.carryOut(signal) }
+        case .kick(let name, let kick): asked(name) { $0.carryOut(kick, by: OperatorAudit.name(asker)) }
+        case .blocks(let name): asked(name) { $0.blocks }
+        case .unblock(let name, let target): asked(name) { $0.unblock(target) }
+        case .config: planner.configuration.told
+        case .values(let name): values.told(of: name)
         }
     }
 
@@ -418,6 +513,8 @@ public final class ProjectDirector: Operators {
 
     /// Refuses new work and ends all waiting work. The caller calls this before it stops the loops.
     public func close() {
+        values.close()
+        streams.withLock { $0 }?.close()
         questions.withLock { $0 }?.close()
         lanes.close()
     }
@@ -455,7 +552,8 @@ extension TenantsOperation {
         switch self {
         case .upsert(let description): description.externalID ?? ""
         case .delete(let name, _), .reload(let name), .shutdown(let name), .health(let name), .channels(let name),
-            .signal(let name, _):
+            .signal(let name, _), .kick(let name, _), .blocks(let name), .unblock(let name, _), .config(let name),
+            .values(let name):
             name
         }
     }

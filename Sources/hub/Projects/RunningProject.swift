@@ -21,9 +21,11 @@ public final class RunningProject: Sendable {
     public let project: Project
     private let janitor: MessagesJanitor
     private let gateway: Gateway
+    let metrics: ProjectMetrics
 
     init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
         let replication = plan.ingest.replication
+        metrics = replication.metrics
         let ingest = try IngestService(plan.ingest)
         do {
             janitor = try MessagesJanitor(
@@ -43,6 +45,7 @@ public final class RunningProject: Sendable {
             settings.resumeStore = Self.resumeStore(plan, loops: gateway.loopCount)
             settings.publication = Self.publication(plan)
             settings.demoted = Self.demoted(plan)
+            settings.blocklist = try Blocklist(in: DiskDirectory(plan.ingest.dataDirectory))
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
                 log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },

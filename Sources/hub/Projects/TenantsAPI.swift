@@ -24,82 +24,58 @@ public struct TenantsAPI: Sendable {
         self.defaults = defaults
     }
 
-    /// Target of a request, from its path and method.
-    private enum Route {
-        case all
-        case one(String)
-        case reload(String)
-        case shutdown(String)
-        case health(String)
-        case log(String, command: String)
-        /// Values of a row in the log, to count or to erase.
-        case rows(String)
-        case channels(String)
-        case signal(String, name: String)
-    }
-
-    /// Returns the refusal of a request before its body is read; nil if the request is allowed.
+    /// Returns the refusal of a request before its body is read; nil if the request may go on.
     ///
     /// - Parameter now: Unix time in seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
-        guard let route = route(request) else { return Self.unknown }
-        // A question to the log names the form of its answer itself.
-        switch route {
-        case .log, .rows: break
-        default:
-            guard AcceptHeader(request.header("accept")).allowsJSON else { return .notAcceptable }
+        switch check(request, at: now) {
+        case .refused(let response): response
+        case .command: nil
         }
-        guard isAdmitted(request, route, at: now) else { return HTTPResponse(.forbidden) }
-        return nil
     }
 
     public func handle(_ request: HTTPRequest, body: [UInt8], at now: Int64) -> TenantsOutcome {
-        if let refusal = refusal(request, at: now) { return .response(refusal) }
-        guard let route = route(request) else { return .response(Self.unknown) }
-        switch (route, request.method) {
-        case (.all, "POST"): return upsert(body, named: nil, at: now)
-        case (.all, _): return .response(list)
-        case (.one(let name), "PUT"), (.one(let name), "PATCH"): return upsert(body, named: name, at: now)
-        case (.one(let name), "DELETE"): return delete(name, log: request.query("log"))
-        case (.one(let name), _): return .response(record(name).map(told) ?? Self.notFound)
-        case (.reload(let name), _): return operation(.reload(name), on: name)
-        case (.shutdown(let name), _): return operation(.shutdown(name), on: name)
-        case (.health(let name), _): return operation(.health(name), on: name)
-        case (.channels(let name), _): return operation(.channels(name), on: name)
-        case (.rows(let name), let method): return forgetting(request, of: name, isGo: method == "DELETE")
-        case (.log(let name, let command), _): return question(command, request, of: name)
-        case (.signal(let name, let signal), _): return self.signal(signal, body, to: name)
+        switch check(request, body: body, at: now) {
+        case .refused(let response): .response(response)
+        case .command(let command, let asked): command.handle(self, asked)
         }
     }
 
-    /// Returns what a request is about, from its path and method; nil if the API has no such path or method.
-    private func route(_ request: HTTPRequest) -> Route? {
-        var segments = request.pathSegments.filter { !$0.isEmpty }[...]
-        if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
-        guard segments.starts(with: ["api", "tenants"]) else { return nil }
-        segments = segments.dropFirst(2)
-        let isReading = request.method == "GET" || request.isHead
-        guard let name = segments.popFirst() else {
-            return isReading || request.method == "POST" ? .all : nil
-        }
-        switch (Array(segments), request.method) {
-        case ([], "PUT"), ([], "PATCH"), ([], "DELETE"): return .one(name)
-        case ([], _): return isReading ? .one(name) : nil
-        case (["reload"], "POST"): return .reload(name)
-        case (["shutdown"], "POST"): return .shutdown(name)
-        case (["health"], _): return isReading ? .health(name) : nil
-        case (["channels"], _): return isReading ? .channels(name) : nil
-        case (["log", "rows"], let method) where isReading || method == "DELETE": return .rows(name)
-        case (let rest, _) where isReading && rest.count == 2 && rest[0] == "log": return .log(name, command: rest[1])
-        case (let rest, "POST") where rest.count == 2 && rest[0] == "signal": return .signal(name, name: rest[1])
-        default: return nil
-        }
+    private enum Check {
+        case refused(HTTPResponse)
+        case command(OperatorCommand, OperatorRequest)
     }
 
-    /// True if the request is allowed. Without operators, everyone may ask for health, which contains nothing secret.
-    private func isAdmitted(_ request: HTTPRequest, _ route: Route, at now: Int64) -> Bool {
-        guard case .health = route else { return operators.admits(request, at: now) }
-        return !operators.hasOperators || operators.admits(request, for: .health, at: now)
+    /// Finds the command of a request, and checks that the operator may use it. There is no other way to a command.
+    ///
+    /// - Parameter body: body of the request; empty before it is read.
+    private func check(_ request: HTTPRequest, body: [UInt8] = [], at now: Int64) -> Check {
+        guard let (command, values) = OperatorCommand.of(request) else { return .refused(Self.unknown) }
+        if command.answersInJSON, !AcceptHeader(request.header("accept")).allowsJSON {
+            return .refused(.notAcceptable)
+        }
+        var asked = OperatorRequest(
+            request: request, values: values, operator: Operator(subject: "", role: .viewer), now: now)
+        asked.body = body
+        // Without operators, everybody may ask for health, which has nothing to protect.
+        if case .health = command.need {
+            let isAdmitted = !operators.hasOperators || operators.admits(request, for: .health, at: now)
+            return isAdmitted ? .command(command, asked) : .refused(HTTPResponse(.forbidden))
+        }
+        switch operators.admission(request, at: now) {
+        case .refused: return .refused(HTTPResponse(.forbidden))
+        case .noRole(let reason): return .refused(.message(.forbidden, reason))
+        case .admitted(let given):
+            asked.operator = given
+            let needed = command.need.role(asked)
+            guard given.role >= needed else {
+                return .refused(
+                    .message(
+                        .forbidden,
+                        "this needs the role \(needed.rawValue), and the token's role is \(given.role.rawValue)"))
+            }
+            return .command(command, asked)
+        }
     }
 
     /// Returns the project of that name; nil if there is none.
@@ -109,7 +85,8 @@ public struct TenantsAPI: Sendable {
 
     // MARK: Operations
 
-    private func upsert(_ body: [UInt8], named name: String?, at now: Int64) -> TenantsOutcome {
+    func upsert(_ asked: OperatorRequest, named name: String?) -> TenantsOutcome {
+        let (body, now) = (asked.body, asked.now)
         guard body.count <= Limits.maximumProjectBodyBytes else {
             return .response(.message(.contentTooLarge, "the description of a tenant is too large"))
         }
@@ -118,7 +95,7 @@ public struct TenantsAPI: Sendable {
             assert(name == nil || description.externalID == name, "a description is of the project in the path")
             // `ProjectStore.apply` checks this again under its lock.
             try mistakes(in: description, at: now)
-            return .operation(.upsert(description))
+            return .operation(.upsert(description), by: asked.operator)
         } catch {
             switch error {
             case .notJSON: return .response(.message(.badRequest, "the body is not JSON"))
@@ -137,9 +114,10 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Checks a request to delete a project, and returns the operation for it. Deleting a project that does not exist
-    /// succeeds. The settings' own project and its log cannot be deleted.
-    private func delete(_ name: String, log: String?) -> TenantsOutcome {
+    /// Handles a deletion. A project that does not exist counts as deleted; the settings' own project stays, and so
+    /// does its log.
+    func delete(_ asked: OperatorRequest) -> TenantsOutcome {
+        let (name, log) = (asked.name, asked.request.query("log"))
         var mistakes = ProjectMistakes()
         let fate = log.map { LogFate(rawValue: $0) } ?? .keep
         let isConfigured = configured?.externalID == name
@@ -152,44 +130,98 @@ public struct TenantsAPI: Sendable {
         }
         guard let fate, mistakes.isEmpty else { return .response(Self.refused(mistakes)) }
         assert(fate == .keep || !isConfigured, "the log of the settings' own project stays")
-        return .operation(.delete(name, log: fate))
+        return .operation(.delete(name, log: fate), by: asked.operator)
     }
 
-    private func question(_ command: String, _ request: HTTPRequest, of name: String) -> TenantsOutcome {
-        guard let record = record(name) else { return .response(Self.notFound) }
+    func question(_ asked: OperatorRequest) -> TenantsOutcome {
+        guard let record = record(asked.name) else { return .response(Self.notFound) }
         do throws(LogQuestion.Refusal) {
-            if command == "part" { return .part(try AnswerPart(request.queryItems), record) }
-            return .question(try LogQuestion(command, request.queryItems), record)
+            return .question(try LogQuestion(asked.values[1], asked.request.queryItems), record, by: asked.operator)
         } catch {
             return .response(.message(.badRequest, error.reason))
         }
     }
 
-    private func forgetting(_ request: HTTPRequest, of name: String, isGo: Bool) -> TenantsOutcome {
-        guard let record = record(name) else { return .response(Self.notFound) }
+    /// Answers several questions, which one process answers in order.
+    func questions(_ asked: OperatorRequest) -> TenantsOutcome {
+        guard let record = record(asked.name) else { return .response(Self.notFound) }
         do throws(LogQuestion.Refusal) {
-            let question = try LogQuestion.forgetting(request.queryItems, isGo: isGo)
-            return isGo ? .erasure(question, record) : .question(question, record)
+            return .question(try LogQuestion.several(asked.body), record, by: asked.operator)
         } catch {
             return .response(.message(.badRequest, error.reason))
         }
     }
 
-    private func signal(_ signal: String, _ body: [UInt8], to name: String) -> TenantsOutcome {
+    func follow(_ asked: OperatorRequest) -> TenantsOutcome {
+        guard let record = record(asked.name) else { return .response(Self.notFound) }
+        do throws(LogQuestion.Refusal) {
+            let question = try LogQuestion.following(asked.request.queryItems)
+            if asked.request.isHead {
+                return .response(HTTPResponse(.ok, contentType: question.form.contentType, body: []))
+            }
+            return .follow(question, record, by: asked.operator)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
+    func kick(_ asked: OperatorRequest) -> TenantsOutcome {
+        do throws(OperatorKick.Refusal) {
+            return operation(.kick(asked.name, try OperatorKick(asked.body)), asked)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
+    func unblock(_ asked: OperatorRequest) -> TenantsOutcome {
+        do throws(OperatorKick.Refusal) {
+            let target = try OperatorKick.target { asked.request.query($0) }
+            guard case .socket = target else { return operation(.unblock(asked.name, target), asked) }
+            return .response(.message(.badRequest, "a session is not blocked, but its login or user"))
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
+    func part(_ asked: OperatorRequest) -> TenantsOutcome {
+        guard let record = record(asked.name) else { return .response(Self.notFound) }
+        do throws(LogQuestion.Refusal) {
+            return .part(try AnswerPart(asked.request.queryItems), record)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
+    func forgetting(_ asked: OperatorRequest, isGo: Bool) -> TenantsOutcome {
+        guard let record = record(asked.name) else { return .response(Self.notFound) }
+        do throws(LogQuestion.Refusal) {
+            let question = try LogQuestion.forgetting(asked.request.queryItems, isGo: isGo)
+            return isGo
+                ? .erasure(question, record, by: asked.operator) : .question(question, record, by: asked.operator)
+        } catch {
+            return .response(.message(.badRequest, error.reason))
+        }
+    }
+
+    func signal(_ asked: OperatorRequest) -> TenantsOutcome {
         do throws(OperatorSignal.Refusal) {
-            return operation(.signal(name, try OperatorSignal(signal, body)), on: name)
+            return operation(.signal(asked.name, try OperatorSignal(asked.values[1], asked.body)), asked)
         } catch {
             return .response(.message(.badRequest, error.reason))
         }
     }
 
-    private func operation(_ operation: TenantsOperation, on name: String) -> TenantsOutcome {
-        record(name) == nil ? .response(Self.notFound) : .operation(operation)
+    func operation(_ operation: TenantsOperation, _ asked: OperatorRequest) -> TenantsOutcome {
+        record(asked.name) == nil ? .response(Self.notFound) : .operation(operation, by: asked.operator)
+    }
+
+    func shown(_ asked: OperatorRequest) -> TenantsOutcome {
+        .response(record(asked.name).map(told) ?? Self.notFound)
     }
 
     // MARK: Answers
 
-    private var list: HTTPResponse {
+    var list: HTTPResponse {
         let stored = store.all
         let names = Set(stored.map(\.externalID))
         let others = [configured].compactMap(\.self).filter { !names.contains($0.externalID) }
@@ -229,13 +261,15 @@ public struct TenantsAPI: Sendable {
 /// Outcome of a request: the answer, or work that the caller must do for the answer.
 public enum TenantsOutcome: Sendable {
     case response(HTTPResponse)
-    /// Carry out the operation, which gives the answer.
-    case operation(TenantsOperation)
-    /// Ask the log of the project.
-    case question(LogQuestion, ProjectRecord)
-    /// Erase values of a row from the project's log.
-    case erasure(LogQuestion, ProjectRecord)
-    /// Return another part of an earlier large answer.
+    /// The caller must carry out an operation first, and then answers.
+    case operation(TenantsOperation, by: Operator)
+    /// The caller must look into the log of the project first.
+    case question(LogQuestion, ProjectRecord, by: Operator)
+    /// The caller must remove values of a row from the project's log first.
+    case erasure(LogQuestion, ProjectRecord, by: Operator)
+    /// The caller must send the log's new entries for as long as the client reads them.
+    case follow(LogQuestion, ProjectRecord, by: Operator)
+    /// The request is for another part of an answer that was given.
     case part(AnswerPart, ProjectRecord)
 }
 
@@ -260,4 +294,13 @@ public enum TenantsOperation: Sendable, Equatable {
     case channels(String)
     /// Carry out a signal. The answer is that of `RunningProject.carryOut`.
     case signal(String, OperatorSignal)
+    /// End clients, and block them if the request says so; `RunningProject.carryOut` has the answer.
+    case kick(String, OperatorKick)
+    /// List who is blocked, or end a block.
+    case blocks(String)
+    case unblock(String, CutOffTarget)
+    /// Tell the settings of the hub.
+    case config(String)
+    /// Tell figures of the last hour.
+    case values(String)
 }

@@ -173,6 +173,16 @@ public struct AllSettings: Sendable {
         "operator_token_blocklist", .tokens, .secret, aliases: ["API_TOKEN_BLOCKLIST"],
         "Operators' tokens that the hub refuses although they are valid, separated by commas.")
 
+    public let operatorRoleClaim = TypedSetting(
+        "operator_role_claim", .tokens, .text, default: "tidewire_role",
+        "The claim of an operator's token that names the operator's role: viewer, analyst or admin. A token with another "
+            + "value is refused.")
+
+    public let operatorDefaultRole = TypedSetting(
+        "operator_default_role", .tokens, .choice(OperatorDefaultRole.allCases.map { ($0.rawValue, $0) }),
+        default: "admin",
+        "The role of an operator's token without the claim of operator_role_claim; none refuses such a token.")
+
     public let metricsSecret = TypedSetting(
         "metrics_jwt_secret", .tokens, .secret, aliases: ["METRICS_JWT_SECRET"],
         "The secret with which tokens for /metrics are signed. Without it, /metrics is open to everybody.")

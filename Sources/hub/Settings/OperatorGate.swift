@@ -3,8 +3,9 @@ import Bytes
 import Diagnostics
 import WebSocket
 
-/// Gate for operators' requests. A request passes with a token that is signed with one of the operators' secrets and is
-/// not on the blocklist. The gate checks the signature and the dates only; the token must have an expiry.
+/// Gate for requests of operators. A request passes with a token that is signed by one of the operators' secrets and
+/// was not withdrawn. The gate checks the signature and the dates, and reads the operator's name and role; the token must
+/// have an end.
 ///
 /// In the reference's stack, an operators' secret is also the clients' secret, so that every client has a token signed
 /// with it. Then a token with a role passes only if it is the service's role; for health, any role passes.
@@ -13,6 +14,7 @@ public struct OperatorGate: Sendable {
 
     private let keys: [OperatorKey]
     private let withdrawn: Set<String>
+    private let rule: OperatorRoleRule
 
     /// Creates a gate from the settings that concern operators.
     ///
@@ -23,7 +25,7 @@ public struct OperatorGate: Sendable {
     ///   - clients: secret of clients' tokens.
     init(
         _ secrets: [Secret], within longest: Duration? = Limits.longestOperatorToken, withdrawn: Secret?,
-        clients: Secret?
+        clients: Secret?, rule: OperatorRoleRule = OperatorRoleRule()
     ) {
         keys = secrets.map { secret in
             OperatorKey(
@@ -32,6 +34,7 @@ public struct OperatorGate: Sendable {
         }
         let tokens = withdrawn?.revealed.split(separator: ",") ?? []
         self.withdrawn = Set(tokens.map { String($0).filter { !$0.isWhitespace } })
+        self.rule = rule
     }
 
     /// True if there is a secret of operators. Without one, no request passes.
@@ -44,13 +47,47 @@ public struct OperatorGate: Sendable {
         case health
     }
 
-    /// True if the request may pass. The scheme in its `Authorization` header must be exactly `Bearer`.
+    /// Verdict on a request.
+    public enum Admission: Sendable, Equatable {
+        case admitted(Operator)
+        /// The token is an operator's, and names no role that there is. The text says so and has nothing of the token.
+        case noRole(String)
+        case refused
+    }
+
+    /// True if the request may pass, whatever the operator's role is.
     public func admits(_ request: HTTPRequest, for concern: Concern = .everything, at now: Int64) -> Bool {
-        guard let header = request.header("authorization"), header.hasPrefix("Bearer ") else { return false }
+        claims(request, for: concern, at: now) != nil
+    }
+
+    /// Returns the operator who sends the request.
+    public func admission(_ request: HTTPRequest, at now: Int64) -> Admission {
+        guard let claims = claims(request, for: .everything, at: now) else { return .refused }
+        switch claims.named {
+        case .missing:
+            guard let role = rule.withoutClaim else {
+                return .noRole("the token has no claim \(rule.claim), which names the operator's role")
+            }
+            return .admitted(Operator(subject: claims.subject, role: role, expiry: claims.expiry))
+        case .text(let name):
+            guard let role = OperatorRole(rawValue: name) else { return .noRole(noSuchRole) }
+            return .admitted(Operator(subject: claims.subject, role: role, expiry: claims.expiry))
+        case .other: return .noRole(noSuchRole)
+        }
+    }
+
+    private var noSuchRole: String {
+        "the token's claim \(rule.claim) is none of \(OperatorRole.allCases.map(\.rawValue).joined(separator: ", "))"
+    }
+
+    /// Returns the claims of the request's token; nil if it may not pass. The scheme of its header must be exactly
+    /// `Bearer`.
+    private func claims(_ request: HTTPRequest, for concern: Concern, at now: Int64) -> OperatorClaims? {
+        guard let header = request.header("authorization"), header.hasPrefix("Bearer ") else { return nil }
         let text = String(header.dropFirst("Bearer ".count))
-        guard !withdrawn.contains(text.filter { !$0.isWhitespace }) else { return false }
+        guard !withdrawn.contains(text.filter { !$0.isWhitespace }) else { return nil }
         let token = Array(text.utf8)
-        return keys.contains { $0.admits(token, for: concern, at: now) }
+        return keys.lazy.compactMap { $0.claims(token, naming: rule.claim, for: concern, at: now) }.first
     }
 }
 
@@ -62,13 +99,15 @@ private struct OperatorKey: Sendable {
     /// True if the secret is also that of clients' tokens.
     let isOfClients: Bool
 
-    func admits(_ token: [UInt8], for concern: OperatorGate.Concern, at now: Int64) -> Bool {
+    func claims(
+        _ token: [UInt8], naming claim: String, for concern: OperatorGate.Concern, at now: Int64
+    ) -> OperatorClaims? {
         do throws(TokenError) {
-            let role = try verifier.authenticatedRole(token.rawBytes, endingWithin: longest, at: now)
-            guard isOfClients, concern == .everything, let role else { return true }
-            return OperatorGate.roles.contains(role)
+            let claims = try verifier.operatorClaims(token.rawBytes, naming: claim, endingWithin: longest, at: now)
+            guard isOfClients, concern == .everything, let role = claims.role else { return claims }
+            return OperatorGate.roles.contains(role) ? claims : nil
         } catch {
-            return false
+            return nil
         }
     }
 }

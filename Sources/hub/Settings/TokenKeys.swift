@@ -62,7 +62,9 @@ extension Configuration {
             },
             operators: OperatorGate(
                 [self.operatorSecret, self.nextOperatorSecret].compactMap(\.self), withdrawn: self.operatorBlocklist,
-                clients: self.jwtSecret),
+                clients: self.jwtSecret,
+                rule: OperatorRoleRule(
+                    claim: self.operatorRoleClaim, withoutClaim: self.operatorDefaultRole.role)),
             notes: keys.notes, shortSecrets: shortSecrets,
             canRecogniseAnyone: self.jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
     }

@@ -21,13 +21,16 @@ struct DoctorCommand: Command {
         With --claims (or --as-role, and --sub), it checks the view of one user: PostgreSQL counts the rows of each \
         table that this user may SELECT.
 
+        --server URL asks a running hub to do this with its own configuration and logins.
+
         An optional finding does not prevent anything from working. The status is 1 if something required is missing \
         or wrong; with --strict, also if something optional is.
 
         JSON. One object a requirement: area, name, state (ok, missing, wrong), required, detail, hint (or null), sql \
         (or null).
         """
-    let options: [Option] = [.output, .json, .fixSQL, .strict, .examined, .asRole, .claims, .subject]
+    let options: [Option] =
+        [.output, .json, .fixSQL, .strict, .examined, .asRole, .claims, .subject] + Option.asking + [.project]
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication), Setting(\.slot),
@@ -46,6 +49,7 @@ struct DoctorCommand: Command {
     let exitCodes: [ExitCode] = [.notFound, .unreachable]
 
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        if let code = try arguments.answer("doctor", options: allOptions, terminal) { return code }
         let holder = try arguments.tried(terminal)
         let only = try arguments.examinedTable()
         let configuration = try arguments.configuration(terminal)

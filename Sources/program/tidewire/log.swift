@@ -12,6 +12,6 @@ struct LogCommand: Command {
         """
     let subcommands: [any Command] = [
         LogInfoCommand(), LogVerifyCommand(), LogAcceptLossCommand(), LogExportCommand(), LogImportCommand(),
-        LogForgetCommand(), LogAuditCommand(),
+        LogForgetCommand(), LogAuditCommand(), LogAskCommand(),
     ]
 }

@@ -16,11 +16,19 @@ public enum TokenError: Error, Sendable, Equatable {
     case claimRefused
     /// The token has no `role` or no `exp`.
     case claimsMissing
+    /// An operator has blocked the token's user or login for a time.
+    case blocked(seconds: Int64)
 }
 
 extension TokenError {
-    /// HTTP status of the response that refuses a WebSocket upgrade.
-    public var upgradeStatus: Int { self == .claimRefused ? 500 : 401 }
+    /// HTTP status that answers a WebSocket upgrade.
+    public var upgradeStatus: Int {
+        switch self {
+        case .claimRefused: 500
+        case .blocked: 403
+        default: 401
+        }
+    }
 
     /// Text of `error` in the body of the response that refuses a WebSocket upgrade.
     public var upgradeText: String {
@@ -29,7 +37,7 @@ extension TokenError {
         case .early: "Token is not valid yet"
         case .signature: Text.signature
         case .claimRefused: "Error connecting to Realtime"
-        case .malformed, .noKey, .claimsMissing, .roleRefused: messageText
+        case .malformed, .noKey, .claimsMissing, .roleRefused, .blocked: messageText
         }
     }
 
@@ -41,6 +49,7 @@ extension TokenError {
         case .signature: "JwtSignatureError: " + Text.signature
         case .expired, .early, .claimsMissing, .roleRefused: "InvalidJWTToken: " + messageText
         case .claimRefused: "Unknown Error on Channel"
+        case .blocked: "Blocked: " + messageText
         }
     }
 
@@ -64,6 +73,7 @@ extension TokenError {
         case .early(let seconds): return "Token is not valid for another \(seconds) seconds"
         case .roleRefused: return "The role of the token may not be used by clients"
         case .claimsMissing: return "Fields `role` and `exp` are required in JWT"
+        case .blocked(let seconds): return "An operator blocked this user for another \(seconds) seconds"
         }
     }
 }

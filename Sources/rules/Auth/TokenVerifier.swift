@@ -66,21 +66,6 @@ public struct TokenVerifier: Sendable {
         _ = try signedClaims(token, at: now)
     }
 
-    /// Checks the signature and the dates. Returns the role; nil if there is none.
-    ///
-    /// - Parameter longest: the maximum number of seconds for which the token may still be valid. Nil means no limit,
-    ///   also for tokens without an expiry.
-    public func authenticatedRole(
-        _ token: RawSpan, endingWithin longest: Int64? = nil, at now: Int64
-    ) throws(TokenError) -> String? {
-        try checkLength(token)
-        let reading = try signedClaims(token, at: now).1
-        if let longest {
-            guard let expiry = reading.expiry, expiry <= now + longest else { throw .claimsMissing }
-        }
-        return reading.roleText
-    }
-
     func checkLength(_ token: RawSpan) throws(TokenError) {
         guard token.byteCount <= maximumBytes else { throw .malformed }
     }
@@ -127,9 +112,9 @@ public struct TokenVerifier: Sendable {
         return try reading.claims(json: json, digest: digest)
     }
 
-    /// Returns the claims of a signed token after checking them. The order of the checks is that of Supabase Realtime,
-    /// so that a token with two faults is refused for the same one.
-    private func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
+    /// Returns the signed claims. Steps and order are the reference's: a token with two faults is refused for the same
+    /// one.
+    func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
         let json = try signed(token)
         var reading = ClaimReading(expectations, now: now)
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.

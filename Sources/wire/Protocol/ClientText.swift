@@ -52,6 +52,8 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case unauthorized = "Unauthorized"
     case rightsLost = "RightsLost"
     case rightsUnknown = "RightsUnknown"
+    case cutOff = "CutOff"
+    case blocked = "Blocked"
     case tooManyMessages = "TooManyMessages"
     case tooManyPresences = "TooManyPresenceMessages"
     case presenceTooLarge = "PresenceTooLarge"

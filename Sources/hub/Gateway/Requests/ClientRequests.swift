@@ -16,12 +16,14 @@ final class ClientRequests: ClientPart {
     private let pages: ClientPages
     private let upgrades: ClientUpgrades
     private let posts: ClientPosts
+    let streams: OperatorStreams
 
     init(of home: ClientLoop) {
         self.home = home
         pages = ClientPages(of: home)
         upgrades = ClientUpgrades(of: home)
         posts = ClientPosts(of: home)
+        streams = OperatorStreams(of: home)
     }
 
     func receiveHead(_ session: Session, _ bytes: inout MutableRawSpan) -> Int {
@@ -154,6 +156,7 @@ final class ClientRequests: ClientPart {
 
     func answerLater(_ connection: ConnectionID, _ response: HTTPResponse) {
         guard let session = home.session(connection), case .answering = session.stage else { return }
+        session.request.waiting = nil
         answer(session, response)
         loop.redeliverInput(connection)
     }
@@ -181,7 +184,7 @@ final class ClientRequests: ClientPart {
         case .answering: answer(session, .error(.serviceUnavailable, "the answer took too long"), keepAlive: false)
         case .client: hasNoChannels(session)
         case .feed(let feed): home.feeds.feedIsDue(feed, session)
-        case .echo, .ending: break
+        case .echo, .ending, .streaming: break
         }
     }
 
@@ -195,12 +198,12 @@ final class ClientRequests: ClientPart {
             return answer(session, .error(.serviceUnavailable, "the hub is starting"))
         }
         let connection = session.connection
-        let client = WaitingClient()
+        let client = WaitingClient { [mailbox = home.mailbox] part in mailbox.post(.streamed(connection, part)) }
         let response = operators.answer(
             incoming.request, body: incoming.body, for: client, at: now
         ) { [mailbox = home.mailbox] response in mailbox.post(.answered(connection, response)) }
-        session.request.waiting = client
         if let response { return answer(session, response) }
+        session.request.waiting = client
         awaitAnswer(session)
         // A long operation has a longer time limit.
         if let timer = session.timer { loop.cancel(timer) }

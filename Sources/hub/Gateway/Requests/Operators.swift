@@ -1,4 +1,3 @@
-import Synchronization
 import WebSocket
 
 /// Handler of operators' requests about projects.
@@ -11,14 +10,4 @@ public protocol Operators: Sendable {
         _ request: HTTPRequest, body: [UInt8], for client: WaitingClient, at now: Int64,
         later: @escaping @Sendable (HTTPResponse) -> Void
     ) -> HTTPResponse?
-}
-
-/// Client that waits for an answer. When the client leaves, the work is no longer needed.
-public final class WaitingClient: Sendable {
-    private let left = Atomic<Bool>(false)
-
-    public init() {}
-
-    public var hasLeft: Bool { left.load(ordering: .relaxed) }
-    func leave() { left.store(true, ordering: .relaxed) }
 }

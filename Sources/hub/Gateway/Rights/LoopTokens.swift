@@ -53,21 +53,32 @@ final class LoopTokens: LoopPart {
         do throws(TokenError) {
             let claims = try cache.verify(token.rawBytes, at: now)
             try checkRole(of: claims)
+            try checkBlocks(of: claims)
             return claims
         } catch {
-            project.refused(error.refusal, at: loop.now)
+            note(error)
             throw error
         }
     }
 
-    /// Checks the expiry and role of claims that were verified before. Counts and logs a refusal.
+    private func note(_ error: TokenError) {
+        if let refusal = error.refusal { project.refused(refusal, at: loop.now) }
+    }
+
+    /// Refuses a user or login that an operator has blocked.
+    private func checkBlocks(of claims: Claims) throws(TokenError) {
+        if let end = project.blocklist.end(for: claims, at: now) { throw .blocked(seconds: end - now) }
+    }
+
+    /// Checks claims again that were verified before, for expiry and role.
     func stillGood(_ claims: Claims) throws(TokenError) -> Claims {
         do throws(TokenError) {
             try claims.check(at: now)
             try checkRole(of: claims)
+            try checkBlocks(of: claims)
             return claims
         } catch {
-            project.refused(error.refusal, at: loop.now)
+            note(error)
             throw error
         }
     }
@@ -114,6 +125,10 @@ final class LoopTokens: LoopPart {
 
     /// Replaces the channel's claims with those of a new token.
     func take(_ claims: Claims, _ channel: Channel) {
+        // The token was verified before PostgreSQL was asked for rights; an operator may have blocked its user since.
+        if let end = project.blocklist.end(for: claims, at: now) {
+            return home.expel(channel, TokenError.blocked(seconds: end - now).clientText)
+        }
         let isSameRole = channel.claims.role.equals(claims.role)
         let isSame = isSameRole && channel.claims.json.equals(claims.json)
         let isSomebodyElse = !isSameRole || !channel.claims.subject.equals(claims.subject)

@@ -133,12 +133,17 @@ extension ClientText {
 extension TokenError {
     /// Reason for ending a channel whose token is no longer valid.
     var clientText: ClientText {
-        let code: TextCode = if case .expired = self { .tokenExpired } else { .tokenRefused }
+        let code: TextCode =
+            switch self {
+            case .expired: .tokenExpired
+            case .blocked: .blocked
+            default: .tokenRefused
+            }
         return ClientText(code, systemMessage)
     }
 
-    /// Metric label under which the refusal is counted and logged.
-    var refusal: ProjectMetrics.TokenRefusal {
+    /// Metric label under which the refusal is counted and logged; nil for a token in which nothing is wrong.
+    var refusal: ProjectMetrics.TokenRefusal? {
         switch self {
         case .malformed: .malformed
         case .noKey: .unknownKey
@@ -148,6 +153,7 @@ extension TokenError {
         case .roleRefused: .wrongRole
         case .claimRefused: .wrongClaim
         case .claimsMissing: .claimsMissing
+        case .blocked: nil
         }
     }
 }

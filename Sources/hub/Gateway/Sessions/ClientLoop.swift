@@ -125,7 +125,7 @@ final class ClientLoop: SocketApplication {
             let count = requests.receiveBody(session, &bytes)
             if count < bytes.byteCount { loop.redeliverInput(connection) }
             return count
-        case .answering, .feed: return 0
+        case .answering, .feed, .streaming: return 0
         case .client:
             let held = bytes.byteCount + (session.frames?.unfinishedBytes ?? 0)
             if largeInput.mustWait(connection, holding: held, mayGrow: session.terms.wantsCompression) {
@@ -159,8 +159,9 @@ final class ClientLoop: SocketApplication {
     }
 
     func wentIdle(_ connection: ConnectionID) {
-        // A feed's client has nothing to send.
+        // A feed's client has nothing to send, and neither has an operator who reads a stream.
         guard let session = session(connection), session.feed == nil else { return }
+        if case .streaming = session.stage { return }
         say(.normal, "nothing was received for too long", to: session)
     }
 
@@ -200,6 +201,7 @@ final class ClientLoop: SocketApplication {
         case .client, .echo: say(code, reason, to: session)
         case .request, .body: requests.answer(session, .error(status, reason), keepAlive: false)
         case .feed: feeds.abandon(session)
+        case .streaming: requests.streams.cut(session)
         case .refused, .answering, .ending: loop.close(connection, afterFlushing: .zero)
         }
     }
@@ -213,6 +215,7 @@ final class ClientLoop: SocketApplication {
             }
         case .feed(let feed): feeds.cut(feed, session, FeedEnding.Reason(code: "\(code.feedCode)", reason))
         case .ending: break
+        case .streaming: requests.streams.cut(session)
         case .request, .refused, .body, .answering: loop.close(session.connection, afterFlushing: Limits.farewellLimit)
         }
     }
@@ -298,6 +301,7 @@ final class ClientLoop: SocketApplication {
             case .arrived(let project): arrived(project)
             case .left(let project): left(project)
             case .answered(let connection, let response): requests.answerLater(connection, response)
+            case .streamed(let connection, let part): requests.streams.send(part, to: connection)
             case .drain: farewells.begin()
             case .hurry: farewells.hurry()
             }

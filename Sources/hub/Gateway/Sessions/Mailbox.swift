@@ -46,6 +46,8 @@ public enum Mail: Sendable {
     case keys
     /// An operator has asked for the list of channels.
     case census(CensusSlip)
+    /// An operator ends clients.
+    case cutOff(CutOff)
 }
 
 /// Message from another thread to a socket loop.
@@ -56,7 +58,9 @@ enum LoopMail: Sendable {
     case left(Project)
     /// Answer to an operator's request.
     case answered(ConnectionID, HTTPResponse)
-    /// The hub is about to stop. The loop disconnects its clients one by one.
+    /// Part of an answer to an operator's request that goes on.
+    case streamed(ConnectionID, WaitingClient.Part)
+    /// The hub is about to stop.
     case drain
     /// The loop must disconnect the remaining clients now.
     case hurry

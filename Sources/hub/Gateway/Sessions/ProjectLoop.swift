@@ -82,6 +82,7 @@ final class ProjectLoop {
             case .limits: takeLimits()
             case .keys: tokens.takeKeys()
             case .census(let slip): count(on: slip)
+            case .cutOff(let order): carryOut(order)
             }
         }
     }

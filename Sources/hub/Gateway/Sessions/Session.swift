@@ -25,14 +25,17 @@ final class Session {
         case echo
         /// The hub answers the request with changes while the feed lasts. Further bytes of the client wait.
         case feed(Feed)
-        /// The hub has sent its last bytes, and ignores further bytes from the client.
+        /// An operator's request is answered in parts, for as long as the answer goes on. Bytes that the client sends
+        /// meanwhile wait unread.
+        case streaming(inChunks: Bool)
+        /// The hub has sent its farewell, and ignores further bytes from the client.
         case ending
 
         /// True if the hub may send an HTTP answer now.
         var takesAnswer: Bool {
             switch self {
             case .request, .refused, .body, .answering: true
-            case .client, .echo, .feed, .ending: false
+            case .client, .echo, .feed, .streaming, .ending: false
             }
         }
 
@@ -40,7 +43,7 @@ final class Session {
         var isWebSocket: Bool {
             switch self {
             case .client, .echo: true
-            case .request, .refused, .body, .answering, .feed, .ending: false
+            case .request, .refused, .body, .answering, .feed, .streaming, .ending: false
             }
         }
     }

@@ -1,3 +1,4 @@
+import Settings
 import WebSocket
 
 /// Question of an operator to a project's event log: a command with arguments.
@@ -28,30 +29,61 @@ public struct LogQuestion: Sendable, Equatable {
     let words: [String]
     /// True if an answer that is too large for one response is kept, so that the operator can fetch it in parts.
     public let isInParts: Bool
+    /// Role that an operator needs to ask this.
+    public let role: OperatorRole
+    /// Question for the audit: its command and options, without conditions on values and keys of rows.
+    public let audited: String
+    /// Questions that one process answers, for a request with several; else none.
+    let batch: [LogQuestion]
 
-    /// Commands that may be asked, with their operands in order. An operand that ends in `…` may be given several
-    /// times.
-    public static let operands: [String: [String]] = [
-        "tail": [], "row": ["table", "key…"], "tx": ["xid"], "asof": ["table"], "stats": [], "event": ["offset"],
-        "who": ["offset"], "user": ["sub"], "session": ["session"], "why": [], "info": [], "verify": [], "audit": [],
-        "bundle": [], "seed": [],
+    /// Command that may be asked.
+    public struct Command: Sendable {
+        /// Operands in order. One that ends in `…` may come more than once, one that ends in `?` may be missing.
+        public let operands: [String]
+        /// Role that an operator needs to ask at all. Options may need a higher one.
+        public let role: OperatorRole
+
+        fileprivate init(_ operands: [String] = [], _ role: OperatorRole) {
+            (self.operands, self.role) = (operands, role)
+        }
+    }
+
+    public static let commands: [String: Command] = [
+        "tail": Command([], .analyst), "row": Command(["table", "key…"], .analyst), "tx": Command(["xid"], .analyst),
+        "asof": Command(["table"], .analyst), "stats": Command([], .viewer), "event": Command(["offset"], .analyst),
+        "who": Command(["offset"], .analyst), "user": Command(["sub"], .analyst),
+        "session": Command(["session?"], .analyst), "why": Command([], .analyst), "info": Command([], .viewer),
+        "verify": Command([], .viewer), "audit": Command([], .analyst), "bundle": Command([], .analyst),
+        "seed": Command([], .analyst), "doctor": Command([], .analyst), "policies": Command([], .analyst),
     ]
 
-    /// Commands that are subcommands of `tidewire log`.
+    /// Commands that ask the database alone.
+    static let ofDatabase: Set<String> = ["doctor"]
+
+    /// Commands below `tidewire log`.
     public static let ofLog: Set<String> = ["info", "verify", "audit"]
 
-    /// Options that are allowed. None of them waits for new entries, repairs the log, or names a file on the hub's
-    /// machine.
-    public static let options: Set<String> = [
-        "from", "to", "table", "op", "where", "presence", "limit", "output", "json", "tz", "mask", "unmask", "by",
-        "top",
-        "user", "recorded", "now", "offset", "key", "role", "sub", "filter", "event", "unchecked", "note", "policies",
-        "deliveries", "replayed", "triggers",
+    /// Options that may be given, with the role that an operator needs to give them. None of them follows, repairs, or
+    /// names a file of the hub's machine.
+    ///
+    /// A condition on values is a value for whoever may ask often enough, so a viewer has no such option.
+    public static let options: [String: OperatorRole] = [
+        "from": .viewer, "to": .viewer, "table": .viewer, "op": .viewer, "limit": .viewer, "output": .viewer,
+        "json": .viewer, "tz": .viewer, "mask": .viewer, "by": .viewer, "top": .viewer, "because": .viewer,
+        "strict": .viewer, "at": .viewer,
+        "where": .analyst, "presence": .analyst, "user": .analyst, "recorded": .analyst, "now": .analyst,
+        "offset": .analyst, "key": .analyst, "role": .analyst, "sub": .analyst, "filter": .analyst, "event": .analyst,
+        "unchecked": .analyst, "note": .analyst, "policies": .analyst, "deliveries": .analyst, "replayed": .analyst,
+        "triggers": .analyst, "reads": .analyst,
+        "unmask": .admin,
     ]
 
-    /// Options that are true or false.
+    /// Groupings that a viewer may count by. Others name what a row or a user has.
+    private static let groupings: Set<String> = ["table", "operation", "origin", "minute", "hour", "day"]
+
     private static let flags: Set<String> = [
-        "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers",
+        "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers", "reads",
+        "strict",
     ]
 
     /// Reason why a question is refused.
@@ -60,10 +92,12 @@ public struct LogQuestion: Sendable, Equatable {
     }
 
     public init(_ command: String, _ items: [HTTPQueryItem]) throws(Refusal) {
-        guard let wanted = Self.operands[command] else {
-            let known = Self.operands.keys.sorted().joined(separator: ", ")
+        guard let asked = Self.commands[command] else {
+            let known = Self.commands.keys.sorted().joined(separator: ", ")
             throw Refusal(reason: "the log answers \(known)")
         }
+        let wanted = asked.operands
+        var role = asked.role
         self.command = command
         var operands: [String: [String]] = [:]
         var options: [String] = []
@@ -71,7 +105,7 @@ public struct LogQuestion: Sendable, Equatable {
         var isInParts = false
         for item in items {
             if item.value.contains("\0") { throw Refusal(reason: "\(item.name) has a zero byte") }
-            if wanted.contains(where: { $0 == item.name || $0 == item.name + "…" }) {
+            if wanted.contains(where: { Self.plain($0) == item.name }) {
                 operands[item.name, default: []].append(item.value)
                 continue
             }
@@ -82,9 +116,11 @@ public struct LogQuestion: Sendable, Equatable {
                 isInParts = item.value != "false"
                 continue
             }
-            guard Self.options.contains(item.name) else {
+            guard let needed = Self.options[item.name] else {
                 throw Refusal(reason: "\(command) is not asked with \(item.name.prefix(40)) here")
             }
+            role = max(role, needed)
+            if item.name == "by", !Self.groupings.contains(item.value.lowercased()) { role = max(role, .analyst) }
             if Self.flags.contains(item.name) {
                 guard ["", "true", "false"].contains(item.value) else {
                     throw Refusal(reason: "\(item.name) is true or false")
@@ -104,6 +140,16 @@ public struct LogQuestion: Sendable, Equatable {
         }
         self.form = form
         self.isInParts = isInParts
+        self.role = role
+        batch = []
+        audited = Self.audited(command, items)
+        let reason = items.last { $0.name == "because" }?.value ?? ""
+        guard reason.utf8.count <= Self.longestReason else {
+            throw Refusal(reason: "because has more than \(Self.longestReason) bytes")
+        }
+        if items.contains(where: { $0.name == "unmask" }), reason.allSatisfy(\.isWhitespace) {
+            throw Refusal(reason: "unmask needs a reason: because=TEXT (--because TEXT), which the audit keeps")
+        }
         words = try options + ["--"] + Self.given(wanted, operands, command)
         assert(form != .bundle || command == "bundle", "only a bundle is a file")
     }
@@ -124,17 +170,110 @@ public struct LogQuestion: Sendable, Equatable {
         }
         return LogQuestion(
             "forget", options.contains("--json") ? .json : .table,
-            try options + ["--"] + given(["table", "key…"], operands, "forgetting"))
+            try options + ["--"] + given(["table", "key…"], operands, "forgetting"), isGo ? .admin : .analyst,
+            audited("forget", items))
     }
 
-    private init(_ command: String, _ form: Form, _ words: [String]) {
-        (self.command, self.form, self.words, isInParts) = (command, form, words, false)
+    private init(_ command: String, _ form: Form, _ words: [String], _ role: OperatorRole, _ audited: String) {
+        (self.command, self.form, self.words, self.role, self.audited) = (command, form, words, role, audited)
+        isInParts = false
+        batch = []
+    }
+
+    private init(batch: [LogQuestion]) {
+        (command, form, words, isInParts) = ("ask", .json, [], false)
+        role = batch.map(\.role).max() ?? .viewer
+        audited = ""
+        self.batch = batch
+    }
+
+    /// Questions of which this consists.
+    var each: [LogQuestion] { batch.isEmpty ? [self] : batch }
+
+    /// True if the answering process checks secrets of the project.
+    var needsSecrets: Bool { command == "doctor" }
+
+    /// True if the command is about the log.
+    var readsLog: Bool { !Self.ofDatabase.contains(command) }
+
+    // MARK: Several questions, and streams
+
+    public static let mostAtOnce = 20
+
+    /// Returns the questions of a body, in order:
+    ///
+    ///     {"questions": [{"command": "row", "table": "notes", "key": ["1"]}, {"command": "stats", "from": "-1h"}]}
+    public static func several(_ body: [UInt8]) throws(Refusal) -> LogQuestion {
+        guard let object = (try? JSONValue.parse(body, maximumDepth: 5))?.object, object.members.count == 1,
+            let asked = object["questions"]?.array, (1...mostAtOnce).contains(asked.count)
+        else {
+            throw Refusal(reason: "the body is {\"questions\": [{\"command\": …}, …]}, with 1 to \(mostAtOnce) of them")
+        }
+        var questions: [LogQuestion] = []
+        for (place, question) in asked.enumerated() {
+            do throws(Refusal) {
+                questions.append(try one(question))
+            } catch {
+                throw Refusal(reason: "question \(place + 1): \(error.reason)")
+            }
+        }
+        return LogQuestion(batch: questions)
+    }
+
+    private static func one(_ question: JSONValue) throws(Refusal) -> LogQuestion {
+        guard let members = question.object?.members, let command = question.object?["command"]?.string else {
+            throw Refusal(reason: "it is an object with the name of a command")
+        }
+        var items: [HTTPQueryItem] = []
+        for (name, value) in members where name != "command" {
+            for value in value.array ?? [value] {
+                guard value.object == nil, value.array == nil, value != .null else {
+                    throw Refusal(reason: "\(name.prefix(40)) is a text, a number, true or false, or a list of these")
+                }
+                items.append(HTTPQueryItem(name, value.string ?? value.text))
+            }
+        }
+        guard command != "bundle", !items.contains(where: { $0.name == "parts" }) else {
+            throw Refusal(reason: "a bundle, and an answer in parts, is asked alone")
+        }
+        return try LogQuestion(command, items)
+    }
+
+    private static let ofStreams: Set = ["from", "table", "op", "where", "presence", "mask", "unmask", "because"]
+
+    /// Returns the question for a stream of new entries: `tail` as JSON, without an end. Without `from` it begins now.
+    public static func following(_ items: [HTTPQueryItem]) throws(Refusal) -> LogQuestion {
+        if let other = items.first(where: { !ofStreams.contains($0.name) }) {
+            throw Refusal(
+                reason:
+                    "a stream is asked with \(ofStreams.sorted().joined(separator: ", ")), not \(other.name.prefix(40))"
+            )
+        }
+        let start = items.contains { $0.name == "from" } ? [] : [HTTPQueryItem("from", "now")]
+        let question = try LogQuestion("tail", items + start + [HTTPQueryItem("json", "true")])
+        return LogQuestion(
+            "tail", .json, ["--follow"] + question.words, max(question.role, .analyst),
+            "follow" + question.audited.dropFirst("tail".count))
+    }
+
+    private static let longestReason = 512
+
+    /// Returns the operand's name without its sign.
+    private static func plain(_ operand: String) -> String {
+        operand.hasSuffix("…") || operand.hasSuffix("?") ? String(operand.dropLast()) : operand
+    }
+
+    private static func audited(_ command: String, _ items: [HTTPQueryItem]) -> String {
+        let hidden: Set = ["key", "where", "filter", "because", "note", "replayed"]
+        let shown = items.filter { $0.name != "parts" }
+            .map { hidden.contains($0.name) ? "\($0.name)=…" : "\($0.name)=\($0.value.prefix(200))" }
+        return ([command] + shown).joined(separator: " ")
     }
 
     /// Returns the same question with another option.
     func with(_ option: String) -> LogQuestion {
         assert(option.hasPrefix("--") && option != "--", "an option stands before the operands")
-        return LogQuestion(command, form, [option] + words)
+        return LogQuestion(command, form, [option] + words, role, audited)
     }
 
     /// True if the command is a subcommand of `tidewire log`.
@@ -145,15 +284,14 @@ public struct LogQuestion: Sendable, Equatable {
     ) throws(Refusal) -> [String] {
         var given: [String] = []
         for name in wanted {
-            let isMany = name.hasSuffix("…")
-            let values = operands[isMany ? String(name.dropLast()) : name] ?? []
-            guard isMany ? !values.isEmpty : values.count == 1 else {
-                let plain = isMany ? String(name.dropLast()) : name
-                throw Refusal(reason: "\(command) is asked with \(plain)=…\(isMany ? "" : ", once")")
+            let (isMany, isOptional) = (name.hasSuffix("…"), name.hasSuffix("?"))
+            let values = operands[plain(name)] ?? []
+            guard isMany ? !values.isEmpty : values.count == 1 || isOptional && values.isEmpty else {
+                throw Refusal(reason: "\(command) is asked with \(plain(name))=…\(isMany ? "" : ", once")")
             }
             given += values
         }
-        assert(given.count >= wanted.count, "each operand has a value")
+        assert(given.count >= wanted.filter { !$0.hasSuffix("?") }.count, "each operand that is needed has a value")
         return given
     }
 }

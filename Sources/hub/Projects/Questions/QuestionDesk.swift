@@ -3,18 +3,83 @@ import Synchronization
 import System
 import WebSocket
 
-/// Queue of questions to logs. A few are answered at the same time, because they take processor time and disk from
-/// clients.
+/// Desk that answers questions to logs, few at a time, because answers take processors and disk from clients.
+///
+/// Operators take turns: the next question is of the operator who has waited longest for one, so that many questions of one
+/// do not keep others waiting.
 final class QuestionDesk: Sendable {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
+    /// Numbers of what a desk does.
+    struct Size {
+        let threads: Int
+        /// Questions at work and waiting, of all operators and of one.
+        let most: Int
+        let mostOfOne: Int
+        /// Sentence for a question that is not taken.
+        let refusal: String
+
+        static let questions = Size(
+            threads: Limits.questionsAtOnce, most: 4 * Limits.maximumWaitingLogQuestions + Limits.questionsAtOnce,
+            mostOfOne: 2 * Limits.maximumWaitingLogQuestions,
+            refusal: "the hub answers other questions, or is ending: try again")
+        static let streams = Size(
+            threads: FollowRun.mostAtOnce, most: FollowRun.mostAtOnce, mostOfOne: FollowRun.mostAtOnce / 2,
+            refusal: "the hub sends as many streams as it can, or is ending: try again later")
+    }
+
     private struct Waiting: Sendable {
-        let run: @Sendable () -> HTTPResponse
+        /// Returns the answer; nil if the client has got it already.
+        let run: @Sendable () -> HTTPResponse?
         let answer: Answer
+        let asker: String
+    }
+
+    /// Waiting questions, and the number at work, by operator.
+    struct Turns<Question> {
+        private var queues: [String: [Question]] = [:]
+        /// Operators with waiting questions; the one whose turn is next comes first.
+        private var order: [String] = []
+        private var atWork: [String: Int] = [:]
+        private(set) var count = 0
+
+        var isEmpty: Bool { order.isEmpty }
+
+        /// Adds a question. False if there is no room for it.
+        mutating func add(_ question: Question, of asker: String, most: Int, mostOfOne: Int) -> Bool {
+            let own = (queues[asker]?.count ?? 0) + (atWork[asker] ?? 0)
+            guard count < most, own < mostOfOne else { return false }
+            if queues[asker] == nil { order.append(asker) }
+            queues[asker, default: []].append(question)
+            count += 1
+            return true
+        }
+
+        /// Returns the next question, of the operator whose turn it is. It is at work until `finish`.
+        mutating func next() -> Question? {
+            guard !order.isEmpty else { return nil }
+            let asker = order.removeFirst()
+            guard var queue = queues.removeValue(forKey: asker), !queue.isEmpty else { return nil }
+            let question = queue.removeFirst()
+            if !queue.isEmpty {
+                queues[asker] = queue
+                order.append(asker)
+            }
+            atWork[asker, default: 0] += 1
+            assert(order.count == queues.count, "whoever waits has a turn")
+            return question
+        }
+
+        mutating func finish(_ asker: String) {
+            let left = (atWork[asker] ?? 1) - 1
+            atWork[asker] = left > 0 ? left : nil
+            count -= 1
+            assert(count >= 0, "a question is finished once")
+        }
     }
 
     private struct State {
-        var waiting: [Waiting] = []
+        var turns = Turns<Waiting>()
         var isClosed = false
         /// Paths of logs beside which answers may be kept.
         var logs: Set<String> = []
@@ -23,39 +88,51 @@ final class QuestionDesk: Sendable {
     private let state = Mutex(State())
     private let pulse = Pulse()
     private let threads = Mutex<[BackgroundThread]>([])
+    private let size: Size
 
-    /// Starts the threads. Must be called on the main thread: a thread shares the descriptor table of the thread that
-    /// starts it, and each socket loop has its own.
-    init() throws(SystemError) {
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
+    /// Starts the threads. Call it on the main thread: a thread started from a loop has that loop's descriptors.
+    init(_ size: Size) throws(SystemError) {
+        self.size = size
         var threads: [BackgroundThread] = []
-        for _ in 0..<Limits.questionsAtOnce {
+        for _ in 0..<size.threads {
             threads.append(try BackgroundThread("questions") { [self] in work() })
         }
         let started = threads
         self.threads.withLock { $0 = started }
     }
 
-    /// Queues a question about the log at the path. Its answer may be kept beside that log.
-    func ask(beside log: String, _ run: @escaping @Sendable () -> HTTPResponse, then answer: @escaping Answer) {
+    /// Queues a question about the log at `log`; answers may be kept beside that log. Nil if none is kept.
+    func ask(
+        beside log: String?, for asker: String, _ run: @escaping @Sendable () -> HTTPResponse?,
+        then answer: @escaping Answer
+    ) {
         let isTaken = state.withLock { state in
-            guard !state.isClosed, state.waiting.count < Limits.maximumWaitingLogQuestions else { return false }
-            state.waiting.append(Waiting(run: run, answer: answer))
-            state.logs.insert(log)
+            guard !state.isClosed,
+                state.turns.add(
+                    Waiting(run: run, answer: answer, asker: asker), of: asker, most: size.most,
+                    mostOfOne: size.mostOfOne)
+            else { return false }
+            if let log { state.logs.insert(log) }
             return true
         }
         if isTaken {
             pulse.beat()
         } else {
-            answer(.message(.serviceUnavailable, "the hub answers other questions, or is ending: try again"))
+            answer(.message(.serviceUnavailable, size.refusal))
         }
     }
 
     private func work() {
         var seen: UInt64 = 0
         while true {
-            let (next, isClosed) = state.withLock { ($0.waiting.isEmpty ? nil : $0.waiting.removeFirst(), $0.isClosed) }
+            let (next, isClosed) = state.withLock { ($0.turns.next(), $0.isClosed) }
             if let next {
-                next.answer(isClosed ? TenantsAPI.failed("the hub is ending") : next.run())
+                if let response = isClosed ? TenantsAPI.failed("the hub is ending") : next.run() {
+                    next.answer(response)
+                }
+                state.withLock { $0.turns.finish(next.asker) }
             } else if isClosed {
                 return
             } else {
@@ -81,7 +158,7 @@ final class QuestionDesk: Sendable {
         state.withLock { $0.isClosed = true }
         pulse.beat()
         for thread in threads.withLock({ $0 }) { thread.join() }
-        let isDone = state.withLock { $0.waiting.isEmpty }
+        let isDone = state.withLock { $0.turns.isEmpty }
         assert(isDone, "every question is answered before the desk closes")
     }
 }

@@ -13,7 +13,8 @@ extension ProjectPlanner {
     /// Returns the location and settings for questions about a project.
     ///
     /// - Parameter record: record of a stored project; nil for the project of the settings.
-    func questionPlace(_ record: ProjectRecord?) -> QuestionPlace {
+    /// - Parameter asker: name of the operator who asks, for the audit.
+    func questionPlace(_ record: ProjectRecord?, by asker: String? = nil) -> QuestionPlace {
         var variables = Self.surroundings
         for effective in configuration.effective where !effective.isDefault && !effective.setting.type.isSecret {
             variables[effective.setting.environmentName] = effective.shown
@@ -27,14 +28,27 @@ extension ProjectPlanner {
         }
         if let publication = record?.publication { variables[Setting(\.publication).environmentName] = publication }
         variables["ON_BEHALF_OF"] = "operators' API"
+        variables["OPERATOR_SUB"] = asker
         let policyLogin = Setting(\.policyDatabaseURL).environmentName
         assert(isOfSettings || variables[policyLogin] == nil, "a stored project does not get the settings' login")
         let place = isOfSettings ? configuration.dataDirectory : directory
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }
 
-    /// Environment variables that every program needs: paths of programs, language and time zone, and the files of
-    /// libpq.
+    /// Adds the secrets that doctor checks: those by which the project's clients are recognized.
+    func addSecrets(of record: ProjectRecord?, to place: inout QuestionPlace) {
+        let isOfSettings = record == nil || record?.externalID == configuration.projectName
+        let secret = record?.jwtSecret ?? (isOfSettings ? configuration.jwtSecret : nil)
+        place.environment[Setting(\.jwtSecret).environmentName] = secret?.revealed
+        guard isOfSettings, let keys = configuration.keySet else { return }
+        place.environment[Setting(\.keySet).environmentName] =
+            switch keys {
+            case .inline(let text): text.revealed
+            case .file(let path): path
+            }
+    }
+
+    /// Variables that every program gets: where programs are, how time and text are written, how libpq finds its files.
     private static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in

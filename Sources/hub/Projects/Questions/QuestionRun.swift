@@ -48,8 +48,17 @@ struct QuestionRun {
     }
 
     private func words(_ question: LogQuestion) -> [String] {
+        guard !question.batch.isEmpty else { return [program] + wordsOfCommand(question) }
+        let texts = question.batch.map { question in
+            JSONValue.array(wordsOfCommand(question).map { .string($0) }).text
+        }
+        return [program, "log", "ask", "--"] + texts
+    }
+
+    private func wordsOfCommand(_ question: LogQuestion) -> [String] {
         let start = question.isOfLog ? ["log", question.command] : [question.command]
-        return [program] + start + ["--config=/dev/null", "--log=\(place.log)"] + question.words
+        let log = question.readsLog ? ["--log=\(place.log)"] : []
+        return start + ["--config=/dev/null"] + log + question.words
     }
 
     /// Runs a question in a separate process and returns the answer. If the answer is kept as a file, the file gets the
@@ -186,7 +195,7 @@ struct QuestionRun {
         return said.replacing(place.log, with: "the log").replacing(parent + "/", with: "")
     }
 
-    private static func plain(_ said: String) -> String {
+    static func plain(_ said: String) -> String {
         said.split(separator: "\n").prefix(2).joined(separator: " ").replacing("tidewire: ", with: "")
     }
 }

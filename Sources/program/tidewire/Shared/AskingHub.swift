@@ -96,8 +96,9 @@ struct AskedHub {
 
     func get(_ path: String) throws -> HubAnswer { try answer { try request.get(place(path), accepting: "*/*") } }
 
-    func delete(_ path: String) throws -> HubAnswer {
-        try answer { try request.delete(place(path), accepting: "*/*") }
+    /// - Parameter success: status of an answer to what was done.
+    func delete(_ path: String, success: Int = 200) throws -> HubAnswer {
+        try answer(success) { try request.delete(place(path), accepting: "*/*") }
     }
 
     /// - Parameter tries: the number of attempts while the hub answers that it is temporarily unable (503).
@@ -123,14 +124,14 @@ struct AskedHub {
         return answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) } ?? .ok
     }
 
-    private func answer(_ ask: () throws -> HubAnswer) throws -> HubAnswer {
+    private func answer(_ success: Int = 200, _ ask: () throws -> HubAnswer) throws -> HubAnswer {
         let answer: HubAnswer
         do {
             answer = try ask()
         } catch let failure as HubFailure {
             throw CommandFailure(.unreachable, failure.description, hint: LogAccess.adviceAboutHub)
         }
-        if answer.status == 200 { return answer }
+        if answer.status == success { return answer }
         throw refusal(answer)
     }
 
@@ -144,6 +145,10 @@ struct AskedHub {
                 hint:
                     "Is the hub older than this tidewire? 'tidewire --version' and the hub's front page tell the versions."
             )
+        case 403 where said != nil:
+            return CommandFailure(
+                .unreachable, "\(address): \(said ?? "")",
+                hint: "An operator with that role can ask, or give you a token with it (deploy/token --operator ROLE).")
         case 401, 403:
             return CommandFailure(
                 .unreachable, "\(address) does not accept the token",
@@ -193,10 +198,10 @@ extension Arguments {
 
     private func query(_ command: String, _ options: [Option], _ form: OutputForm) throws -> String {
         var items: [(String, String)] = []
-        let names = LogQuestion.operands[command] ?? []
+        let names = LogQuestion.commands[command]?.operands ?? []
         for (place, operand) in operands.enumerated() where command != "bundle" {
             guard let name = place < names.count ? names[place] : names.last else { continue }
-            items.append((name.hasSuffix("…") ? String(name.dropLast()) : name, operand))
+            items.append((name.hasSuffix("…") || name.hasSuffix("?") ? String(name.dropLast()) : name, operand))
         }
         // These options were handled locally: the format of the answer and its destination.
         let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json", "file"])
@@ -205,7 +210,7 @@ extension Arguments {
         for option in options where !local.contains(option.name) {
             let values = values(of: option)
             if values.isEmpty { continue }
-            guard LogQuestion.options.contains(option.name) else {
+            guard LogQuestion.options[option.name] != nil else {
                 throw UsageError("--\(option.name) is only for files, and does not go with --server")
             }
             items += values.map { (option.name, $0) }
@@ -261,7 +266,7 @@ extension Arguments {
             let progress = Progress(terminal, isQuiet: has(.withoutProgress))
             progress.note("fetching the log from the hub")
             defer { progress.clear() }
-            let question = "bundle?" + (try query("bundle", window + [.mask, .unmask], .table))
+            let question = "bundle?" + (try query("bundle", window + [.mask, .unmask, .unmaskReason], .table))
             let (answer, size) = try Self.fetch(hub, question, to: directory + "/log.bundle")
             guard size > 0 else { throw Self.refusal(answer) }
             return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))

@@ -1,5 +1,6 @@
 import Console
 import Crypto
+import EventLog
 import History
 import Ingest
 import Settings
@@ -22,7 +23,10 @@ extension Option {
         "Masks equal values alike in every run with this key file (16 bytes or more), for a seed and the replays on it."
     )
 
-    static let masking: [Option] = [.mask, .unmask, .auditFile]
+    static let unmaskReason = Option.value(
+        "because", "TEXT", "The reason for --unmask, for the audit file. With --server it is needed.")
+
+    static let masking: [Option] = [.mask, .unmask, .unmaskReason, .auditFile]
 }
 
 enum MaskHelp {
@@ -41,6 +45,7 @@ extension AuditNote.Action {
         case .unmask: "unmasked"
         case .replay: "replayed"
         case .forget: "forgotten"
+        case .read, .signal, .kick, .unblock, .project: "done"
         }
     }
 }
@@ -128,7 +133,9 @@ extension Arguments {
             try AuditTrail(file: place).append(
                 AuditNote(
                     time: Clock.unixMicroseconds(), action: action, user: ProcessUser.name(),
-                    behalf: Self.behalf(terminal.surroundings.environment), command: command, what: what))
+                    behalf: Self.behalf(terminal.surroundings.environment), command: command, what: what,
+                    subject: terminal.surroundings.environment["OPERATOR_SUB"] ?? "",
+                    reason: String((value(of: .unmaskReason) ?? "").prefix(512))))
         } catch {
             throw CommandFailure(
                 .notFound, "nothing was \(action.participle), because the audit file cannot be written: \(error)",

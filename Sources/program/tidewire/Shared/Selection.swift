@@ -57,6 +57,10 @@ extension Arguments {
         return query
     }
 
+    func bound(_ option: Option, _ zone: DisplayZone) throws(UsageError) -> HistoryBound? {
+        try bound(option, Clock.unixMicroseconds(), zone)
+    }
+
     private func bound(_ option: Option, _ now: Int64, _ zone: DisplayZone) throws(UsageError) -> HistoryBound? {
         guard let text = value(of: option) else { return nil }
         guard let bound = HistoryBound(text, now: now, zone: zone.offset(atLocal:)) else {

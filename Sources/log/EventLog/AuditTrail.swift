@@ -12,6 +12,16 @@ public struct AuditNote: Sendable, Equatable {
         case replay
         /// The values of a row were removed from the log.
         case forget
+        /// An operator of the hub read from the log.
+        case read
+        /// An operator sent a signal to the hub, such as a mark or a pause.
+        case signal
+        /// An operator cut a user or a session off, or blocked it for a time.
+        case kick
+        /// An operator ended a block.
+        case unblock
+        /// An operator made, changed, restarted or deleted a project.
+        case project
     }
 
     /// Time of the action in microseconds since 1970.
@@ -24,31 +34,41 @@ public struct AuditNote: Sendable, Equatable {
     public var command: String
     /// Subject of the action: names of columns, or the copied data and its target. It never contains a value.
     public var what: String
+    /// The claim `sub` of the operator's token; empty if the command did not come by the operators' API.
+    public var subject: String
+    /// Reason in the operator's own words; empty if none was given.
+    public var reason: String
 
-    public init(time: Int64, action: Action, user: String, behalf: String, command: String, what: String) {
+    public init(
+        time: Int64, action: Action, user: String, behalf: String, command: String, what: String,
+        subject: String = "", reason: String = ""
+    ) {
         self.time = time
         self.action = action
         self.user = user
         self.behalf = behalf
         self.command = command
         self.what = what
+        self.subject = subject
+        self.reason = reason
     }
-}
-
-/// Line of the audit trail.
-public enum AuditLine: Sendable, Equatable {
-    case note(AuditNote)
-    /// The line was altered, or a line before it is missing. Lines are counted from one.
-    case damaged(line: Int)
 }
 
 /// Append-only file that records each action on a log. Each line is on the disk before its action happens. The file
 /// lies beside the segments of its log, but is independent of them; only the hub writes the segments.
 ///
-///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,
-///      "after":"sum of the line before","sum":"CRC-32C of all before"}
+///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"operator":…,"reason":…,"after":"sum of the line before",
+///      "sum":"CRC-32C of all before"}
+///
+/// `operator` and `reason` are left out if they are empty. Reads of operators have a file of their own, so that they never
+/// fill the one with what must not be lost.
 public struct AuditTrail: Sendable {
     public static let name = "audit"
+    /// File of operators' reads. A full one is kept as the file before, and a new one begins.
+    public static let readsName = name + readsSuffix
+    public static let formerReadsName = readsName + formerSuffix
+    public static let readsSuffix = ".reads"
+    public static let formerSuffix = ".before"
     private static let lockName = "audit.lock"
     private let directory: any StorageDirectory
     private let name: String
@@ -74,11 +94,17 @@ public struct AuditTrail: Sendable {
     }
 
     /// Appends a line. Returns once the line is on the disk.
-    public func append(_ note: AuditNote) throws(AuditFailure) {
+    ///
+    /// - Parameter former: name for a full file, in whose place a new one begins; nil if a full file is an error.
+    public func append(_ note: AuditNote, rotatingTo former: String? = nil) throws(AuditFailure) {
         do {
             let lock = try locked()
             defer { withExtendedLifetime(lock) {} }
-            let (file, isNew) = try open()
+            var (file, isNew) = try open()
+            if let former, try file.size() >= UInt64(Limits.maximumReadAuditBytes) {
+                try directory.rename(name, to: former)
+                (file, isNew) = try open()
+            }
             let size = try file.size()
             guard size < UInt64(Limits.maximumAuditBytes) else { throw AuditFailure.full(path) }
             let last = try Self.tail(of: file, size)
@@ -92,6 +118,15 @@ public struct AuditTrail: Sendable {
             throw error
         } catch {
             throw .failed("\(error)")
+        }
+    }
+
+    /// Returns the bytes of all lines; none if there is no trail.
+    public func contents() throws(SystemError) -> [UInt8] {
+        do throws(SystemError) {
+            return try directory.open(name, for: .reading).contents(atMost: UInt64(Limits.maximumAuditBytes) * 2)
+        } catch  where error.code == ENOENT {
+            return []
         }
     }
 
@@ -131,10 +166,12 @@ public struct AuditTrail: Sendable {
     private static func encode(_ note: AuditNote, after sum: String, to writer: inout ByteWriter) {
         var line = ByteWriter(capacity: 256)
         let fields = [
-            ("time", TimeText.json(note.time)), ("action", note.action.rawValue), ("user", note.user),
-            ("behalf", note.behalf), ("command", note.command), ("what", note.what), ("after", sum),
+            ("time", moment(note.time)), ("action", note.action.rawValue), ("user", note.user),
+            ("behalf", note.behalf), ("command", note.command), ("what", note.what), ("operator", note.subject),
+            ("reason", note.reason), ("after", sum),
         ]
-        for (index, (name, value)) in fields.enumerated() {
+        let known = fields.filter { !$0.1.isEmpty || !["operator", "reason"].contains($0.0) }
+        for (index, (name, value)) in known.enumerated() {
             line.append(index == 0 ? "{" : ",")
             JSONText.appendString(name, to: &line)
             line.append(":")
@@ -147,12 +184,19 @@ public struct AuditTrail: Sendable {
         writer.append("\"}\n")
     }
 
+    /// Returns UTC with six digits of the fraction.
+    private static func moment(_ microseconds: Int64) -> String {
+        let milliseconds = WallTime(millisecondsSince1970: microseconds / 1000).description
+        let rest = String(microseconds % 1000)
+        return "\(milliseconds.dropLast())\(String(repeating: "0", count: 3 - rest.utf8.count))\(rest)Z"
+    }
+
     private static func hex(_ sum: UInt32) -> String { String(Hex.text(UInt64(sum)).suffix(8)) }
 
     private static let sumBytes = 18
 
     /// Returns the checksum of a line without its line break; nil if the line states another one.
-    private static func sum(of line: ArraySlice<UInt8>) -> String? {
+    public static func sum(of line: ArraySlice<UInt8>) -> String? {
         guard line.count > sumBytes else { return nil }
         let body = Array(line.dropLast(sumBytes))
         let sum = hex(CRC32C.of(body.rawBytes))
@@ -161,40 +205,6 @@ public struct AuditTrail: Sendable {
 
     private static func sum(ofLast tail: [UInt8]) -> String {
         tail.split(separator: UInt8(ascii: "\n")).last.flatMap { sum(of: $0) } ?? ""
-    }
-
-    /// Returns all lines, oldest first; none if there is no trail.
-    public func lines() throws(SystemError) -> [AuditLine] {
-        let bytes: [UInt8]
-        do throws(SystemError) {
-            bytes = try directory.open(name, for: .reading).contents(atMost: UInt64(Limits.maximumAuditBytes) * 2)
-        } catch  where error.code == ENOENT {
-            return []
-        }
-        var before = ""
-        return bytes.split(separator: UInt8(ascii: "\n")).enumerated().map { index, line in
-            let sum = Self.sum(of: line)
-            defer { before = sum ?? "" }
-            guard sum != nil, let (note, after) = Self.decode(line), after == before else {
-                return .damaged(line: index + 1)
-            }
-            return .note(note)
-        }
-    }
-
-    private static func decode(_ line: ArraySlice<UInt8>) -> (AuditNote, after: String)? {
-        let bytes = Array(line)
-        var scanner = JSONScanner(bytes.rawBytes)
-        guard (try? scanner.next()) == .beginObject, let fields = try? ImportFields(&scanner),
-            let time = try? fields.time("time"), let name = try? fields.text("action"),
-            let action = AuditNote.Action(rawValue: name), let user = try? fields.text("user"),
-            let command = try? fields.text("command"), let what = try? fields.text("what"),
-            let after = try? fields.text("after")
-        else { return nil }
-        let behalf = (try? fields.text("behalf")) ?? ""
-        return (
-            AuditNote(time: time, action: action, user: user, behalf: behalf, command: command, what: what), after
-        )
     }
 }
 

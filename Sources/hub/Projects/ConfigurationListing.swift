@@ -1,0 +1,17 @@
+import Settings
+import WebSocket
+
+extension Configuration {
+    /// Answer with all settings of the hub, where each value comes from, and none of the secrets.
+    var told: HTTPResponse {
+        let rows = effective.map { row in
+            JSONValue.object(
+                JSONObject([
+                    ("name", .string(row.setting.name)), ("value", row.shown.isEmpty ? .null : .string(row.shown)),
+                    ("source", .string(row.source.description)), ("default", .bool(row.isDefault)),
+                    ("group", .string(row.setting.group.rawValue)), ("summary", .string(row.setting.summary)),
+                ]))
+        }
+        return .json(.ok, JSONValue.object(JSONObject([("data", .array(rows))])).bytes)
+    }
+}

@@ -1,0 +1,73 @@
+import Bytes
+import Console
+import Projects
+import Settings
+
+/// Command `tidewire log ask`, by which a hub has several questions answered by one process.
+struct LogAskCommand: Command {
+    let name = "ask"
+    let summary = "Answer several questions in one process, for the hub's API."
+    let discussion = """
+        Each QUESTION is a JSON array with the words of a command that reads a log. The commands run one after the \
+        other, each as if it had been called alone. A hub calls this for a request with several questions (POST \
+        /api/tenants/ID/log).
+
+        JSON. One object a question, in order: command, exit_code, output, remarks.
+        """
+    let operands = [Operand("QUESTION", .any, "The words of a command, as a JSON array.")]
+    let examples = [
+        Example(#"tidewire log ask '["stats","--json"]' '["log","info"]'"#, "Two answers of one process:")
+    ]
+
+    func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
+        let questions = try arguments.operands.map { try Self.words($0) }
+        for words in questions {
+            let (output, remarks) = (Captured(), Captured())
+            let inner = Terminal(
+                width: nil, surroundings: terminal.surroundings, output: { output.bytes += $0 },
+                errors: { remarks.bytes += $0 })
+            let code = await Program(commands: allCommands).run(words, inner)
+            var line = JSONLine()
+            line.add("command", words.prefix(words[0] == "log" ? 2 : 1).joined(separator: " "))
+            line.add("exit_code", Int(code.rawValue))
+            line.add("output", String(decoding: output.bytes, as: UTF8.self))
+            line.add("remarks", String(decoding: remarks.bytes, as: UTF8.self))
+            try terminal.print(line.text)
+            try terminal.flush()
+        }
+        return .ok
+    }
+
+    private final class Captured {
+        var bytes: [UInt8] = []
+    }
+
+    /// Returns the words of a question, which may be one that a hub's API takes.
+    private static func words(_ text: String) throws(UsageError) -> [String] {
+        guard let words = read(text), let first = words.first else {
+            throw UsageError("QUESTION \(text.prefix(80)): expected a JSON array of texts")
+        }
+        let name = first == "log" ? words.dropFirst().first ?? "" : first
+        guard LogQuestion.commands[name] != nil, LogQuestion.ofLog.contains(name) == (first == "log"), name != "bundle"
+        else { throw UsageError("QUESTION \(text.prefix(80)): \(first) is not asked here") }
+        return words
+    }
+
+    private static func read(_ text: String) -> [String]? {
+        let bytes = Array(text.utf8)
+        var scanner = JSONScanner(bytes.rawBytes, maximumDepth: 2)
+        do throws(ByteError) {
+            guard try scanner.next() == .beginArray else { return nil }
+            var words: [String] = []
+            while true {
+                switch try scanner.next() {
+                case .string: words.append(scanner.text)
+                case .endArray: return try scanner.next() == .end ? words : nil
+                default: return nil
+                }
+            }
+        } catch {
+            return nil
+        }
+    }
+}

@@ -1,0 +1,60 @@
+import Bytes
+
+/// Claims of a signed token about an operator of the hub.
+public struct OperatorClaims: Sendable, Equatable {
+    /// Value of the claim that names the operator's role for the hub.
+    public enum Named: Sendable, Equatable {
+        case missing
+        case text(String)
+        /// A value that is no text: it names no role.
+        case other
+    }
+
+    /// Database role of the token; nil if it has none.
+    public let role: String?
+    /// Claim `sub`; empty if the token has none.
+    public let subject: String
+    public let named: Named
+    /// End of the token in Unix seconds; nil if it has none.
+    public let expiry: Int64?
+}
+
+extension TokenVerifier {
+    /// Checks signature and dates, and returns the claims about an operator.
+    ///
+    /// - Parameters:
+    ///   - claim: name of the claim that names the operator's role for the hub.
+    ///   - longest: maximum number of seconds for which the token may still be valid; nil if it need not end.
+    public func operatorClaims(
+        _ token: RawSpan, naming claim: String, endingWithin longest: Int64? = nil, at now: Int64
+    ) throws(TokenError) -> OperatorClaims {
+        try checkLength(token)
+        let (json, reading) = try signedClaims(token, at: now)
+        if let longest {
+            guard let expiry = reading.expiry, expiry <= now + longest else { throw .claimsMissing }
+        }
+        let holder = reading.holder(json: json)
+        return OperatorClaims(
+            role: reading.roleText, subject: String(decoding: holder.subject, as: UTF8.self),
+            named: try Self.named(claim, in: json), expiry: reading.expiry)
+    }
+
+    /// Returns the claim's value. If a name occurs twice, its last value counts.
+    private static func named(_ claim: String, in json: [UInt8]) throws(TokenError) -> OperatorClaims.Named {
+        var named = OperatorClaims.Named.missing
+        do throws(ByteError) {
+            // SAFETY: any byte is a valid UInt8, and the span lives for the reading.
+            var scanner = unsafe JSONScanner(json.span.bytes, maximumDepth: JSONScanner.deepest)
+            _ = try scanner.next()
+            while try scanner.next() == .name {
+                let isWanted = scanner.text == claim
+                let value = try scanner.next()
+                if isWanted { named = value == .string ? .text(scanner.text) : .other }
+                try scanner.skip(value)
+            }
+        } catch {
+            throw .malformed
+        }
+        return named
+    }
+}
