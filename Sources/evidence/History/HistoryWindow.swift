@@ -19,6 +19,17 @@ public struct HistoryWindow: Sendable, Equatable {
     }
 }
 
+extension HistoryWindow {
+    /// Returns the part of the window in a range of offsets.
+    public func part(_ offsets: Range<UInt64>) -> HistoryWindow {
+        var part = self
+        part.firstOffset = max(firstOffset, offsets.lowerBound)
+        part.endOffset = max(part.firstOffset, min(endOffset, offsets.upperBound))
+        part.start = .offset(part.firstOffset)
+        return part
+    }
+}
+
 /// Reason why the ends of a window cannot be found in the log.
 public enum HistoryError: Error, Sendable, Equatable {
     case outsideRetention(asked: HistoryBound, oldestOffset: UInt64, oldestTime: Int64)

@@ -108,6 +108,8 @@ public struct Attendance: Sendable {
     /// Place in the log by which the client had certainly passed the change to which the `AttendanceBook` is limited;
     /// nil if no note records that.
     public internal(set) var passedBy: UInt64?
+    /// Place of the note of the channel's end, or of the hub's next start; nil if there is none.
+    var endPlace: UInt64?
 
     init(_ joined: RecordedNote) { self.joined = joined }
 
@@ -206,10 +208,12 @@ public struct AttendanceBook: Sendable {
     private let concern: Concern?
     /// Newest note of each loop about the offset that it had reached for all its channels.
     private var reached: [UInt64: LedgerNote] = [:]
+    /// All these notes, by loop. Empty for a book that is limited to a change.
+    private var passages: [UInt64: [(offset: UInt64, place: UInt64, time: Int64)]] = [:]
     /// Ranges of changes whose deliveries are not all recorded, by loop.
     private var unrecorded: [UInt64: [Range<UInt64>]] = [:]
-    /// Place of the first note which shows that joins were recorded from there on; nil if there is none.
-    private var keptFrom: UInt64?
+    /// Place of the first note that is written only by a ledger with joins.
+    public private(set) var keptFrom: UInt64?
     /// Last refusal of each user who has not joined since, for a book that is limited to a change.
     private var refused: [RefusedKey: RecordedNote] = [:]
     /// Number of short-lived channels, and of requests, that the log lacks because there was no room for their notes.
@@ -312,6 +316,17 @@ public struct AttendanceBook: Sendable {
         if known[place]?.passedBy == nil { known[place]?.passedBy = note.place }
     }
 
+    /// Returns a place in the log by which a channel had certainly reached a change during its catch-up, for a book of
+    /// all changes; nil if its client was connected at the change.
+    public func catchUpEnd(of attendance: Attendance, to offset: UInt64) -> UInt64? {
+        assert(concern == nil, "a book that is limited to a change knows when that change was passed")
+        guard attendance.catchUpEnd(to: offset) != nil else { return nil }
+        let passage = passages[attendance.loop]?.first {
+            $0.offset > offset && $0.time > attendance.joined.note.time
+        }
+        return min(passage?.place ?? .max, attendance.endPlace ?? .max)
+    }
+
     /// Marks the channel's end as unknown: notes of its loop are missing, perhaps notes about the channel.
     private mutating func doubt(_ place: Int, _ missed: RecordedNote) {
         let sent = sentBefore(known[place])
@@ -361,6 +376,7 @@ public struct AttendanceBook: Sendable {
         case .left:
             guard let place = open.removeValue(forKey: key) else { return }
             pass(place, recorded)
+            known[place]?.endPlace = recorded.place
             known[place]?.end = .left(
                 before: note.offset, received: note.received, time: note.time,
                 reason: String(decoding: note.reason, as: UTF8.self))
@@ -368,12 +384,16 @@ public struct AttendanceBook: Sendable {
         case .began:
             for place in open.values {
                 pass(place, recorded)
+                known[place]?.endPlace = recorded.place
                 cut(place, recorded)
             }
             open = [:]
             reached = [:]
         case .reached:
             reached[UInt64(note.channel)] = note
+            if concern == nil {
+                passages[UInt64(note.channel), default: []].append((note.offset, recorded.place, note.time))
+            }
             for place in open.values { come(place, recorded) }
         case .missed:
             if note.offset > 0 {

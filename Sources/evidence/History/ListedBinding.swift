@@ -8,6 +8,8 @@ public struct ListedBinding: Sendable, Hashable {
     public var table = "*"
     /// Filter in masked form.
     public var filter: String?
+    /// Columns that the client asked for; empty for all columns. Older hubs did not record them.
+    public var select: [String] = []
     /// Filter as the client sent it. Only code that imports `@_spi(Judging)` sees it, and must show nothing of it.
     @_spi(Judging) public var wholeFilter: String?
 
@@ -27,13 +29,28 @@ public struct ListedBinding: Sendable, Hashable {
                     let name = scanner.text
                     let value = try scanner.next()
                     if value == .string { binding.take(name, scanner.text) }
-                    try scanner.skip(value)
+                    if name == "select", value == .beginArray {
+                        binding.select = try texts(&scanner)
+                    } else {
+                        try scanner.skip(value)
+                    }
                 }
                 bindings.append(binding)
             }
             return bindings
         } catch {
             return []
+        }
+    }
+
+    /// Reads the texts of an array after its opening bracket.
+    private static func texts(_ scanner: inout JSONScanner) throws(ByteError) -> [String] {
+        var texts: [String] = []
+        while true {
+            let value = try scanner.next()
+            if value == .endArray { return texts }
+            if value == .string { texts.append(scanner.text) }
+            try scanner.skip(value)
         }
     }
 
@@ -97,7 +114,11 @@ extension LedgerNote {
                 writer.append(",\"filter\":")
                 JSONText.appendString(filter, to: &writer)
             }
-            writer.append("}")
+            for (place, column) in binding.select.enumerated() {
+                writer.append(place == 0 ? ",\"select\":[" : ",")
+                JSONText.appendString(column, to: &writer)
+            }
+            writer.append(binding.select.isEmpty ? "}" : "]}")
         }
         writer.append("]")
         return writer.bytes.copied()

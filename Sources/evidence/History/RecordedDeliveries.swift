@@ -34,6 +34,19 @@ extension HistoryLog {
         }
     }
 
+    /// Visits all deliveries of the changes in a range of offsets, whenever they were made, in the order of the log.
+    public func deliveries(of offsets: Range<UInt64>, _ visit: (DeliveryBlock.Delivery) -> Void) throws {
+        guard !offsets.isEmpty else { return }
+        var reader = try EventLogReader(
+            directory: directory, from: .offset(offsets.lowerBound), matchingAnyOf: [RowKey.deliveries])
+        while try reader.next() {
+            for note in try deliveryNotes(of: reader)
+            where note.offset < offsets.upperBound && offsets.lowerBound < note.received {
+                try read(note, reader.entry, { offsets.contains($0) }, visit)
+            }
+        }
+    }
+
     private func deliveryNotes(of reader: borrowing EventLogReader) throws(UnreadableEntry) -> [LedgerNote] {
         let entry = reader.entry
         guard entry.kind == .ledger else { return [] }
@@ -93,9 +106,17 @@ public struct DeliveryRecord: Sendable {
     public var count: Int { times.count }
 
     public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
-        // A change that was matched after the client had stopped receiving was never sent.
+        let time = times[Key(session: attendance.session, channel: attendance.channel)]
+        return Self.finding(of: offset, sentAt: time, attendance, of: book)
+    }
+
+    /// Returns the finding for a change, of which `sentAt` is the time of its first recorded delivery to the channel.
+    public static func finding(
+        of offset: UInt64, sentAt time: Int64?, _ attendance: Attendance, of book: AttendanceBook
+    ) -> Finding {
+        // A change that was matched after the socket stopped taking data was never sent.
         if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
-        if let time = times[Key(session: attendance.session, channel: attendance.channel)] { return .sent(at: time) }
+        if let time { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }
         guard !book.lacksDeliveries(of: offset, to: attendance.session) else { return .unknown }
         switch attendance.end {

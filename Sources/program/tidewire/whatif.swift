@@ -114,7 +114,7 @@ struct WhatIfCommand: Command {
             settings.logMayEndEarly = log.lost != nil && arguments.value(of: .server) == nil
             let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
             let proposed = bindings.isEmpty ? nil : ProposedBindings(then: bindings, now: audience.bindings)
-            let report = try answered(file ?? "--policy") {
+            let report = try Self.answered(file ?? "--policy") {
                 try WhatIf(log, settings).answer(sql, for: holders, asking: proposed, in: window) { what, offset in
                     progress.note("reading the log \(what): @\(offset)")
                 }
@@ -130,7 +130,8 @@ struct WhatIfCommand: Command {
         }
     }
 
-    private func answered(_ file: String, _ body: () throws -> WhatIfReport) throws -> WhatIfReport {
+    /// Runs a body that applies SQL in the database of `--on`. Turns its errors into messages.
+    static func answered<Report>(_ file: String, _ body: () throws -> Report) throws -> Report {
         do {
             return try body()
         } catch WhatIf.Failure.refused(let error) {
@@ -590,7 +591,7 @@ private struct PolicyGroup {
 }
 
 extension WhatIfReport.Shift {
-    fileprivate func add(to line: inout JSONLine) {
+    func add(to line: inout JSONLine) {
         line.add("shown_by", json: shownBy.json)
         line.add("shown_how", shownBy.how)
         line.add("kept_by", json: keptBy.json)
@@ -607,7 +608,7 @@ extension AskedBinding {
 }
 
 extension RulingReason {
-    fileprivate var words: String {
+    var words: String {
         switch self {
         case .policies(let names): names.joined(separator: ", ")
         case .noPolicy: "(no policy)"
@@ -620,7 +621,7 @@ extension RulingReason {
         }
     }
 
-    fileprivate var how: String {
+    var how: String {
         switch self {
         case .policies: "policies"
         case .noPolicy: "no_policy"
@@ -633,7 +634,7 @@ extension RulingReason {
         }
     }
 
-    fileprivate var json: String {
+    var json: String {
         guard case .policies(let names) = self else { return "[]" }
         return "[" + names.map(JSONLine.quoted).joined(separator: ",") + "]"
     }

@@ -29,15 +29,9 @@ public final class Judges {
         return try allTurns().filter { $0.place > first && $0.place <= last }.map { try judge(at: $0.place) }
     }
 
-    /// Returns a place at which no catalog counts yet that was written down after a client had come back. The loop at the log's
-    /// end may have lagged behind the log: it began to judge by such a catalog at a place from before the return, and later
-    /// than the return.
+    /// Returns a place at which no catalog counts yet that was written down after a client had come back.
     func beforeTurns(since joined: RecordedNote, _ place: UInt64) throws -> UInt64 {
-        if isOfNow { return place }
-        let first = try allTurns().first { $0.written > joined.note.time && $0.place <= place }
-        let found = first.map { $0.place > 0 ? $0.place - 1 : 0 } ?? place
-        assert(found <= place, "a place before a turn does not lie behind it")
-        return found
+        isOfNow ? place : PastCatalogs.place(before: try allTurns(), since: joined, place)
     }
 
     private func allTurns() throws -> [PastCatalogs.Turn] {
@@ -47,14 +41,8 @@ public final class Judges {
         return found
     }
 
-    /// Returns the offset of the last change before a client joined. The note of a join reaches the log a moment later,
-    /// after changes committed meanwhile.
-    func place(at joined: RecordedNote) throws -> UInt64 {
-        var next = joined.place
-        var reader = try HistoryReader(log, HistoryQuery(from: .time(joined.note.time), to: .offset(joined.place)))
-        if case .change(let change)? = try reader.next() { next = min(next, change.offset) }
-        return next > 0 ? next - 1 : 0
-    }
+    /// Returns the offset of the last change before a client joined.
+    func place(at joined: RecordedNote) throws -> UInt64 { try PastCatalogs.place(at: joined, in: log) }
 
     /// Returns the judge for an offset; nil if neither the log nor a database has a catalog.
     public func judge(at place: UInt64) throws -> Explainer? {

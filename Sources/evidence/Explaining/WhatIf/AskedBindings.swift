@@ -7,10 +7,13 @@ public struct AskedBinding: Sendable, Hashable {
     public var operations: RowOperations
     /// Filter as clients write it; nil means every row.
     public var filter: String?
+    /// Columns that clients ask for; nil means all.
+    public var select: [String]?
 
-    public init(operations: RowOperations = .all, filter: String? = nil) {
+    public init(operations: RowOperations = .all, filter: String? = nil, select: [String]? = nil) {
         self.operations = operations
         self.filter = filter
+        self.select = select
     }
 }
 
@@ -19,7 +22,9 @@ extension AskedBinding {
     /// values.
     public init?(_ listed: ListedBinding) {
         if let filter = listed.wholeFilter, filter.contains(MaskMark.sign) { return nil }
-        self.init(operations: RowOperations(event: listed.event), filter: listed.wholeFilter)
+        self.init(
+            operations: RowOperations(event: listed.event), filter: listed.wholeFilter,
+            select: listed.select.isEmpty ? nil : listed.select)
     }
 }
 
@@ -64,7 +69,7 @@ struct BoundBindings {
         var bindings: [TableBinding] = []
         for binding in asked ?? [] {
             let request = BindingRequest(
-                role: role, schema: name.schema, table: name.name, filter: binding.filter,
+                role: role, schema: name.schema, table: name.name, filter: binding.filter, select: binding.select,
                 operations: binding.operations)
             if let found = known[request] {
                 bindings += found

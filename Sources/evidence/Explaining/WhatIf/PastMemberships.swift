@@ -50,9 +50,12 @@ struct PastMemberships: ~Copyable {
     private var schemas: WindowSchemas
     /// Sets that could not be computed back, and so keep their present keys.
     private var frozen: Set<Int> = []
+    /// True if keys that could not be computed back count as unknown, and not as the present ones.
+    private let isStrict: Bool
 
-    init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?) {
+    init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?, isStrict: Bool = false) {
         self.sets = sets
+        self.isStrict = isStrict
         schemas = WindowSchemas(snapshot, alsoRelated: true, lost: lost)
         // Built in local variables first: a new index must be complete before it is stored.
         var arrivals = PredicateIndex(maximumRelations: Limits.maximumCachedRelations)
@@ -90,7 +93,19 @@ struct PastMemberships: ~Copyable {
         Set(sets.compactMap { $0.table.map { TableName(schema: $0.schema, name: $0.name) } })
     }
 
-    func keys(of places: [Int]) -> [MembershipKeys] { places.map { keys[$0].forPredicates } }
+    func keys(of places: [Int]) -> [MembershipKeys] {
+        places.map { place in
+            var keys = keys[place].forPredicates
+            if isStrict, !isKnown(place) { keys.isUnknown = true }
+            return keys
+        }
+    }
+
+    /// True if the keys of the set are those of then.
+    func isKnown(_ set: Int) -> Bool { !frozen.contains(set) && !keys[set].isUnknown }
+
+    /// Gives up all sets: the log lacks changes of their tables.
+    mutating func freeze() { frozen.formUnion(keys.indices) }
 
     // MARK: Back
 
@@ -104,6 +119,7 @@ struct PastMemberships: ~Copyable {
         while try reader.next() {
             switch reader.entry.kind {
             case .relation: try schemas.learn(reader.payload)
+            case .gap where reader.entry.offset > offset: freeze()
             case .transaction where reader.entry.offset + UInt64(reader.entry.changeCount) > offset:
                 for effect in try effects(of: reader.payload) where effect.xid != kept { takeBack(effect) }
             default: break

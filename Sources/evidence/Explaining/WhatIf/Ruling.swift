@@ -20,6 +20,8 @@ struct Ruling {
         var parts: [Part] = []
         /// Bindings that the holder asks for; nil means everything.
         var bindings: [TableBinding]?
+        /// Cause for which no verdict of the pair is known: policies read unknown claims, or a filter is unknown.
+        var blindness: UnknownCause?
 
         /// Index behind the single policies, for all policies together regardless of bindings.
         var partOfAll: Int { parts.count }
@@ -42,6 +44,8 @@ struct Ruling {
     let view: CatalogView
     private(set) var pairs: [Pair] = []
     private(set) var sets: [Members] = []
+    /// Roles of the holders.
+    private let roles: [String]
     /// Index in `pairs`, by holder and table.
     private(set) var places: [Place: Int] = [:]
 
@@ -60,6 +64,7 @@ struct Ruling {
         concerns: (String, CatalogTable) -> Bool
     ) throws {
         self.view = view
+        roles = holders.map(\.role)
         var bindings = bindings
         let judge = TrialJudge(proposal.session)
         for (number, holder) in holders.enumerated() {
@@ -147,6 +152,8 @@ struct Ruling {
         return Members(held: held, table: table, fill: table == nil ? .unreadable : fill ?? .unreadable)
     }
 
+    func role(of holder: Int) -> String { roles[holder] }
+
     /// True if PostgreSQL must be asked about some rows.
     var mayAsk: Bool {
         pairs.contains { pair in
@@ -177,4 +184,40 @@ struct Ruling {
 
     /// Stops distinguishing single policies.
     mutating func dropParts() { for pair in pairs.indices { pairs[pair].parts = [] } }
+
+    /// Marks the pairs whose verdicts depend on something unknown. `claims` has the names of each holder's unknown
+    /// claims, `filters` the tables for which one of its filters is unknown.
+    mutating func markUnknown(claims: [Set<String>], filters: [Set<TableName>]) {
+        for place in pairs.indices {
+            let pair = pairs[place]
+            if filters[pair.holder].contains(TableName(schema: pair.table.schema, name: pair.table.name)) {
+                pairs[place].blindness = .filters
+            } else if let term = pair.policy?.rowPolicy.term, Self.depends(term, on: claims[pair.holder]) {
+                pairs[place].blindness = .claims
+            }
+        }
+    }
+
+    /// True if the term reads one of the claims. Parts that only PostgreSQL can decide do not count: the verdict on rows
+    /// for which they matter is PostgreSQL's.
+    private static func depends(_ term: Term, on claims: Set<String>) -> Bool {
+        guard term.contains(isLeftToPostgreSQL) else { return term.readsClaims(amongst: claims) }
+        var depends = false
+        term.visit { part in
+            switch part {
+            case .apply(_, let parts) where parts.count < 2: return
+            case .apply, .member:
+                depends = depends || !part.contains(isLeftToPostgreSQL) && part.readsClaims(amongst: claims)
+            default: return
+            }
+        }
+        return depends
+    }
+
+    private static func isLeftToPostgreSQL(_ term: Term) -> Bool {
+        switch term {
+        case .undecided, .ofClaims(nil, _): true
+        default: false
+        }
+    }
 }

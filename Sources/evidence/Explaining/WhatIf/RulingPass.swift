@@ -50,12 +50,22 @@ struct RulingPass: ~Copyable {
     private var asksLeft: Int
     private var asksOfPartsLeft: Int
     private let told: ToldChanges
+    /// True if verdicts may be unknown. Otherwise nobody is told of such rows.
+    private let keepsUnknown: Bool
+    /// True if what holds now counts where the log does not settle what held then: memberships that cannot be computed
+    /// back, and PostgreSQL's verdicts.
+    private let asksNow: Bool
+    /// Commit time of the entry that is read.
+    private var time: Int64 = .min
 
     /// - Parameter judge: nil if PostgreSQL can no longer be asked.
     init(
         _ ruling: Ruling, _ holders: [ExplainedHolder], _ judge: TrialJudge?, into told: ToldChanges,
-        deletesAreStrict: Bool, asksAtMost: Int, lost: Masking?
+        deletesAreStrict: Bool, asksAtMost: Int, lost: Masking?, keepsUnknown: Bool = false,
+        asksNow: Bool = true, logMayEndEarly: Bool = false
     ) {
+        self.keepsUnknown = keepsUnknown
+        self.asksNow = asksNow
         self.ruling = ruling
         self.holders = holders
         self.judge = judge
@@ -65,7 +75,8 @@ struct RulingPass: ~Copyable {
         asksOfPartsLeft = asksAtMost
         targets = Self.targets(of: ruling.pairs)
         settings = .ofPolicies(ruling.view.snapshot)
-        memberships = PastMemberships(ruling.sets, ruling.view.snapshot, lost: lost)
+        memberships = PastMemberships(ruling.sets, ruling.view.snapshot, lost: lost, isStrict: !asksNow)
+        if logMayEndEarly, !asksNow { memberships.freeze() }
         schemas = WindowSchemas(ruling.view.snapshot, lost: lost)
         handles = Array(repeating: nil, count: targets.count)
         for table in ruling.view.snapshot.tables {
@@ -157,8 +168,10 @@ struct RulingPass: ~Copyable {
         let target = targets[number]
         assert(target.binding == nil || target.part == nil, "an entry is for a binding or for policies alone")
         let table = ruling.pairs[target.pair].table
-        var predicate = target.residual.predicate(
-            keys: memberships.keys(of: target.sets), asker: UInt32(number), settings: settings)
+        let isBlind = keepsUnknown && ruling.pairs[target.pair].blindness != nil
+        let residual = isBlind ? Residual.undecided : target.residual
+        var predicate = residual.predicate(
+            keys: isBlind ? [] : memberships.keys(of: target.sets), asker: UInt32(number), settings: settings)
         if let filter = target.binding?.predicate { predicate = .both(filter, predicate) }
         let asked = target.binding?.operations ?? table.operations
         handles[number] = index.add(
@@ -171,6 +184,7 @@ struct RulingPass: ~Copyable {
     private mutating func judge(_ payload: RawSpan, _ entry: EventLogEntry, _ window: HistoryWindow) throws {
         var part = try TransactionPart(payload)
         index.moment = PostgresMoment.of(part.info.commitTime)
+        time = entry.time
         var offset = entry.offset
         while true {
             let judged = part
@@ -213,6 +227,21 @@ struct RulingPass: ~Copyable {
         let target = targets[number]
         let pair = ruling.pairs[target.pair]
         told.note(offset, to: pair.holder, part: target.part, pair.table, operation)
+        told.noteFacts(offset, of: pair.table, operation, at: time)
+    }
+
+    /// Records that the target's verdict is unknown.
+    private func noteUnknown(_ offset: UInt64, to number: Int, _ operation: Operation, _ cause: UnknownCause) {
+        let target = targets[number]
+        guard target.part == nil else { return }
+        let pair = ruling.pairs[target.pair]
+        switch cause {
+        case .limit: told.unasked += 1
+        case .filters: told.unfiltered += 1
+        default: break
+        }
+        told.noteUnknown(offset, to: pair.holder, cause)
+        told.noteFacts(offset, of: pair.table, operation, at: time)
     }
 
     // MARK: Questions to PostgreSQL
@@ -220,7 +249,11 @@ struct RulingPass: ~Copyable {
     private mutating func want(_ change: borrowing Change, at offset: UInt64, _ asking: [Int]) throws {
         for number in asking {
             let target = targets[number]
-            guard try passesFilter(target, change), let policy = target.judged, mayAsk(target) else { continue }
+            if let cause = try unknownCause(target, change) {
+                noteUnknown(offset, to: number, change.operation, cause)
+                continue
+            }
+            guard try passesFilter(target, change) == true, let policy = target.judged, mayAsk(target) else { continue }
             var question = questions[policy.identity] ?? Question(policy: policy, isOfPart: target.isOneOfSeveral)
             if question.asking.last?.offset == offset {
                 question.asking[question.asking.count - 1].targets.append(number)
@@ -228,6 +261,9 @@ struct RulingPass: ~Copyable {
                 question.rows.append(row)
                 question.asking.append((offset, change.operation, [number]))
                 if question.isOfPart { asksOfPartsLeft -= 1 } else { asksLeft -= 1 }
+                told.noteFacts(offset, of: ruling.pairs[target.pair].table, change.operation, at: time)
+            } else {
+                noteUnknown(offset, to: number, change.operation, .columns)
             }
             assert(question.rows.count == question.asking.count, "each row has the targets that ask about it")
             assert(question.rows.count <= Limits.policyStatementRows, "a statement gets no more rows than allowed")
@@ -236,16 +272,28 @@ struct RulingPass: ~Copyable {
         }
     }
 
-    /// True if the row passes the target's filter. PostgreSQL is asked about policies only: a filter that it would have
-    /// to decide counts as not passed.
-    private mutating func passesFilter(_ target: Target, _ change: borrowing Change) throws -> Bool {
+    /// Returns the cause for which a verdict that the index does not settle is unknown; nil if PostgreSQL may be asked,
+    /// or the filter says no.
+    private mutating func unknownCause(_ target: Target, _ change: borrowing Change) throws -> UnknownCause? {
+        guard target.part == nil else { return nil }
+        let pair = ruling.pairs[target.pair]
+        if keepsUnknown, pair.blindness == .filters { return .filters }
+        guard let passes = try passesFilter(target, change) else { return .filters }
+        guard passes else { return nil }
+        guard let policy = target.judged else { return .columns }
+        if keepsUnknown, let cause = pair.blindness { return cause }
+        if asksNow { return judge == nil || asksLeft <= 0 ? .limit : nil }
+        if target.sets.contains(where: { !memberships.isKnown($0) }) { return .memberships }
+        return try texts(of: policy.row, change, pair.table) == nil ? .columns : .onlyPostgres
+    }
+
+    /// Returns whether the row passes the target's filter; nil if only PostgreSQL could decide that.
+    private mutating func passesFilter(_ target: Target, _ change: borrowing Change) throws -> Bool? {
         guard let filter = target.binding?.predicate else { return true }
         switch try index.verdict(of: filter, on: change) {
         case .yes: return true
         case .no, .unknown, .notYes, .failed: return false
-        case .ask:
-            told.unfiltered += 1
-            return false
+        case .ask: return nil
         }
     }
 
@@ -253,9 +301,7 @@ struct RulingPass: ~Copyable {
     /// unknown.
     private func mayAsk(_ target: Target) -> Bool {
         if target.isOneOfSeveral { return judge != nil && asksOfPartsLeft > 0 }
-        if judge != nil, asksLeft > 0 { return true }
-        if target.part == nil { told.unasked += 1 }
-        return false
+        return judge != nil && asksLeft > 0
     }
 
     /// Returns the row's texts; nil if the image lacks a column that the policies read. Then nobody is told of the row.
@@ -281,8 +327,12 @@ struct RulingPass: ~Copyable {
         let verdicts = try judge.judge(question.policy, rows: question.rows, claims: claims)
         for (row, who) in question.asking.enumerated() {
             for target in who.targets {
-                guard let place = asking.firstIndex(of: target), verdicts[place][row] == true else { continue }
-                note(who.offset, to: target, who.operation)
+                guard let place = asking.firstIndex(of: target) else { continue }
+                switch verdicts[place][row] {
+                case true?: note(who.offset, to: target, who.operation)
+                case false?: continue
+                case nil: noteUnknown(who.offset, to: target, who.operation, .onlyPostgres)
+                }
             }
         }
         if !question.isOfPart { told.asked += question.rows.count }

@@ -43,6 +43,15 @@ struct RuledChanges {
         fileprivate let told: ToldChanges
         fileprivate let holder: Int
 
+        /// True if the role may read the table's key.
+        var isReadable: Bool { pair != nil }
+
+        /// Names of the columns that the holder's bindings deliver.
+        var delivered: Set<String> {
+            guard let pair else { return [] }
+            return Set((pair.bindings ?? []).flatMap { $0.delivered.map { pair.table.columns[$0].name } })
+        }
+
         /// Returns which of several policies show the change's row: one bit for each policy, in their order.
         func shown(at offset: UInt64) -> UInt32 {
             guard let pair else { return 0 }

@@ -11,6 +11,10 @@ final class ToldChanges {
     /// Number of bits that each holder has for policies, at each offset.
     private let parts: Int
     private var bits: [UInt64]
+    /// Bits of the changes whose verdict is unknown, in the order of `bits`; empty if unknown verdicts count as no.
+    private var unknowns: [UInt64]
+    /// Causes of the unknown verdicts of each holder.
+    private(set) var causes: [Set<UnknownCause>]
     private let changes: WindowChanges
     /// Number of rows that PostgreSQL was asked about. `unasked` counts rows that it was not asked about: told to
     /// nobody.
@@ -19,13 +23,53 @@ final class ToldChanges {
     /// Number of rows for which only PostgreSQL could decide a filter. Such rows also count as told to nobody.
     var unfiltered = 0
 
-    init(_ changes: WindowChanges, holders: Int, parts: Int) {
+    init(_ changes: WindowChanges, holders: Int, parts: Int, keepsUnknown: Bool = false) {
         self.changes = changes
         self.holders = holders
         self.parts = parts
         first = changes.offsets.lowerBound
         wordsOfEach = (changes.offsets.count + 63) / 64
         bits = Array(repeating: 0, count: wordsOfEach * holders * (1 + parts))
+        unknowns = keepsUnknown ? Array(repeating: 0, count: wordsOfEach * holders) : []
+        causes = Array(repeating: [], count: holders)
+    }
+
+    /// Records that it is unknown if the holder is told of a change.
+    func noteUnknown(_ offset: UInt64, to holder: Int, _ cause: UnknownCause) {
+        guard !unknowns.isEmpty, changes.offsets.contains(offset) else { return }
+        let place = Int(offset - first)
+        unknowns[holder * wordsOfEach + place / 64] |= 1 << UInt64(place % 64)
+        causes[holder].insert(cause)
+    }
+
+    /// Returns whether the holder is told of a change; nil if that is unknown.
+    func isTold(_ offset: UInt64, to holder: Int) -> Bool? {
+        assert(changes.offsets.contains(offset), "only changes of the window are asked about")
+        let (word, bit) = (holder * wordsOfEach + Int(offset - first) / 64, (offset - first) % 64)
+        if bits[word] >> bit & 1 == 1 { return true }
+        return !unknowns.isEmpty && unknowns[word] >> bit & 1 == 1 ? nil : false
+    }
+
+    /// Calls `body` for each offset in a range at which at least one side tells the holder, or may tell it.
+    static func visit(
+        _ sides: [ToldChanges], holder: Int, in range: Range<UInt64>, _ body: (UInt64) throws -> Void
+    ) rethrows {
+        guard let one = sides.first else { return }
+        let range = range.clamped(to: one.changes.offsets)
+        guard !range.isEmpty else { return }
+        let words = Int(range.lowerBound - one.first) / 64...Int(range.upperBound - 1 - one.first) / 64
+        for word in words {
+            var either: UInt64 = 0
+            for side in sides {
+                let place = holder * side.wordsOfEach + word
+                either |= side.bits[place] | (side.unknowns.isEmpty ? 0 : side.unknowns[place])
+            }
+            while either != 0 {
+                let offset = one.first + UInt64(word) * 64 + UInt64(either.trailingZeroBitCount)
+                either &= either - 1
+                if range.contains(offset) { try body(offset) }
+            }
+        }
     }
 
     /// Records that a policy shows a change. `part` is the policy's index; nil means all policies together, which
@@ -35,6 +79,13 @@ final class ToldChanges {
         let place = Int(offset - first)
         bits[row(holder, part) * wordsOfEach + place / 64] |= 1 << UInt64(place % 64)
         if part == nil { changes.note(offset, of: table, operation) }
+    }
+
+    /// Records the table, the operation and the commit time of a change that some holder is told of, or may be.
+    func noteFacts(_ offset: UInt64, of table: CatalogTable, _ operation: Operation, at time: Int64) {
+        guard changes.offsets.contains(offset) else { return }
+        changes.note(offset, of: table, operation)
+        changes.note(offset, at: time)
     }
 
     private func row(_ holder: Int, _ part: Int?) -> Int {
@@ -75,11 +126,21 @@ final class WindowChanges {
     private var numbers: [TableName: UInt16] = [:]
     /// Table number and operation by offset; zero for other changes.
     private var facts: [UInt32]
+    /// Commit time by offset; empty if nobody asks for it.
+    private var times: [Int64]
 
-    init(_ offsets: Range<UInt64>) {
+    init(_ offsets: Range<UInt64>, keepsTimes: Bool = false) {
         self.offsets = offsets
         facts = Array(repeating: 0, count: offsets.count)
+        times = keepsTimes ? Array(repeating: .min, count: offsets.count) : []
     }
+
+    fileprivate func note(_ offset: UInt64, at time: Int64) {
+        if !times.isEmpty { times[Int(offset - offsets.lowerBound)] = time }
+    }
+
+    /// Returns the commit time of a noted change.
+    func time(at offset: UInt64) -> Int64 { times.isEmpty ? .min : times[Int(offset - offsets.lowerBound)] }
 
     func note(_ offset: UInt64, of table: CatalogTable, _ operation: Operation) {
         let place = Int(offset - offsets.lowerBound)

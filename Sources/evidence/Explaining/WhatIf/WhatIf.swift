@@ -64,7 +64,7 @@ public struct WhatIf {
         in window: HistoryWindow,
         progress: (String, UInt64) -> Void
     ) throws -> WhatIfReport {
-        let offsets = try offsets(of: window)
+        let offsets = try log.offsets(of: window)
         // Bits of a holder: what the holder is told and, with bindings, what policies show; both now and as proposed.
         guard offsets.count * holders.count * (bindings == nil ? 2 : 4) <= Self.mostPairs else {
             throw Failure.tooLarge(pairs: offsets.count * holders.count, most: Self.mostPairs / 2)
@@ -147,10 +147,12 @@ public struct WhatIf {
         guard !missing.isEmpty else { return [] }
         return try missing.subtracting(proposal.publishedTables()).sorted { $0.description < $1.description }
     }
+}
 
+extension HistoryLog {
     /// Returns the offsets of the window that the log has.
-    private func offsets(of window: HistoryWindow) throws -> Range<UInt64> {
-        let segments = try log.segments()
+    func offsets(of window: HistoryWindow) throws -> Range<UInt64> {
+        let segments = try segments()
         let first = max(window.firstOffset, segments.first?.firstOffset ?? 0)
         let end = min(window.endOffset, segments.last?.endOffset ?? 0)
         return first..<max(first, end)

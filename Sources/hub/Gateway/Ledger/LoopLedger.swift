@@ -376,7 +376,11 @@ extension Channel {
                 json.append(",\"filter\":")
                 JSONText.appendString(shown(filter), to: &json)
             }
-            json.append("}")
+            for (place, column) in parameters.select.enumerated() {
+                json.append(place == 0 ? ",\"select\":[" : ",")
+                JSONText.appendString(column, to: &json)
+            }
+            json.append(parameters.select.isEmpty ? "}" : "]}")
         }
         json.append("]")
         return json.count <= Limits.maximumLedgerTextBytes ? json.copied() : []

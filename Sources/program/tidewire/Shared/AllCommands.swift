@@ -22,6 +22,7 @@ let allCommands: [any Command] = [
     WhyCommand(),
     PoliciesCommand(),
     WhatIfCommand(),
+    LeakCommand(),
     ReplayCommand(),
     SeedCommand(),
     DoctorCommand(),

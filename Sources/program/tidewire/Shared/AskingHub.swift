@@ -248,8 +248,8 @@ extension Arguments {
 /// Log access for commands that do their work locally, on a window of a hub's log fetched as a bundle.
 extension Arguments {
     /// Returns the log to work on: local files, or a window fetched from a hub. `window` contains the options that
-    /// select the window.
-    func log(asking window: [Option], _ terminal: Terminal) throws -> HistoryLog {
+    /// select the window. `withPolicies` also fetches the log's record of policies.
+    func log(asking window: [Option], withPolicies: Bool = false, _ terminal: Terminal) throws -> HistoryLog {
         guard let hub = try AskedHub(self, terminal) else { return try historyLog(terminal) }
         guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
         guard value(of: .maskKey) == nil else {
@@ -266,7 +266,9 @@ extension Arguments {
             let progress = Progress(terminal, isQuiet: has(.withoutProgress))
             progress.note("fetching the log from the hub")
             defer { progress.clear() }
-            let question = "bundle?" + (try query("bundle", window + [.mask, .unmask, .unmaskReason], .table))
+            let selection = try query("bundle", window + [.mask, .unmask, .unmaskReason], .table)
+            let items = [selection, withPolicies ? "policies=true" : ""].filter { !$0.isEmpty }
+            let question = "bundle?" + items.joined(separator: "&")
             let (answer, size) = try Self.fetch(hub, question, to: directory + "/log.bundle")
             guard size > 0 else { throw Self.refusal(answer) }
             return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))
