@@ -66,6 +66,7 @@ let base = wing(
         .target(name: "CChecksum"),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "CZstd", pkgConfig: "libzstd", providers: [.apt(["libzstd-dev"])]),
         .systemLibrary(name: "CUring", pkgConfig: "liburing", providers: [.apt(["liburing-dev"])]),
         .target(name: "CTexts", exclude: ["channel_probe.sql", "openapi.json"]),
         room("Bytes", "CChecksum"),
@@ -152,7 +153,7 @@ let hub = wing(
 let evidence = wing(
     "evidence",
     [
-        room("History", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
+        room("History", "CZstd", "EventLog", "Change", "Bytes", "System", "Diagnostics"),
         room(
             "Explaining", "Judging", "Catalog", "Asking", "History", "EventLog", "Replication", "Matching",
             "Policy", "Protocol", "Change", "Postgres", "Diagnostics", "System", "Bytes"),

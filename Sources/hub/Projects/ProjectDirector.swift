@@ -532,7 +532,21 @@ public final class ProjectDirector: Operators {
         for thread in threads { thread.join() }
     }
 
-    /// Replaces the token keys that the settings name, after their files were read again.
+    /// Reads the file of mask_rules again for each project's log. After an error the log keeps its former rules.
+    public func renewMaskRules() {
+        for (name, project) in running.withLock({ $0.byName }) {
+            do {
+                guard try project.ingest.renewMaskRules() else { continue }
+                Log.shared.info("wrote the new mask rules of the event log", [.project(name)])
+            } catch {
+                Log.shared.error(
+                    "cannot use the new mask rules: readers of the event log obey the old ones",
+                    [.project(name), .reason("\(error)")])
+            }
+        }
+    }
+
+    /// Replaces the keys that the settings name, after they were read again.
     public func replace(_ keys: TokenKeys) {
         planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName

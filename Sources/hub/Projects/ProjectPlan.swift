@@ -40,11 +40,16 @@ public struct ProjectPlanner: Sendable {
     let configuration: Configuration
     var keys: TokenKeys
     let preparation: DatabasePreparing?
+    let maskRulesCheck: MaskRulesCheck?
 
-    public init(configuration: Configuration, keys: TokenKeys, preparation: DatabasePreparing? = nil) {
+    public init(
+        configuration: Configuration, keys: TokenKeys, preparation: DatabasePreparing? = nil,
+        maskRulesCheck: MaskRulesCheck? = nil
+    ) {
         self.configuration = configuration
         self.keys = keys
         self.preparation = preparation
+        self.maskRulesCheck = maskRulesCheck
     }
 
     /// Plan of the project that the settings describe; nil if they name no database.
@@ -170,6 +175,6 @@ public struct ProjectPlanner: Sendable {
             replication: replication, dataDirectory: configuration.dataDirectory,
             segmentBytes: configuration.segmentBytes, retentionAge: configuration.retentionAge,
             retentionBytes: configuration.retentionBytes.map { Int64($0) }, scrubRate: configuration.scrubRate,
-            maskRules: configuration.maskRules)
+            maskRules: MaskRulesSource(path: configuration.maskRules, check: maskRulesCheck))
     }
 }

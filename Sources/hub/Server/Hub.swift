@@ -16,7 +16,7 @@ import WebSocket
 /// Hub as a whole: starts everything from a configuration, runs it, and ends it in order.
 public final class Hub: Sendable {
     public static let endingSignals: [Int32] = [SIGINT, SIGTERM]
-    /// Signal that makes the hub read certificates and key sets again.
+    /// Signal on which the hub reads certificates, key sets and mask rules again.
     public static let reloadSignal = SIGHUP
 
     let gateway: Gateway
@@ -27,13 +27,13 @@ public final class Hub: Sendable {
     /// blocked signals before (`Hub.blockSignals`), so that all threads started here block them too.
     ///
     /// - Parameters:
-    ///   - echoes: true to serve `/echo`, for conformance tests.
-    ///   - inProcessClients: clients simulated inside the hub, for benchmarks; they require one loop.
-    ///   - preparation: creates what the database of a new project lacks, and that of the settings' project if a
-    ///     setting says so.
+    ///   - echoes: true to serve `/echo`, for conformance runs.
+    ///   - inProcessClients: plays clients inside the hub, for benchmarks; requires one loop.
+    ///   - maskRulesCheck: checks the file of mask_rules.
+    ///   - preparation: makes what a new project's database lacks, and the settings' own if the settings ask for it.
     public init(
         _ configuration: Configuration, echoes: Bool = false, inProcessClients: InProcessClients? = nil,
-        preparation: DatabasePreparing? = nil
+        maskRulesCheck: MaskRulesCheck? = nil, preparation: DatabasePreparing? = nil
     ) throws {
         Limits.checkInvariants()
         let keys = try configuration.tokenKeys()
@@ -54,7 +54,9 @@ public final class Hub: Sendable {
         }
         do {
             director = try ProjectDirector(
-                ProjectPlanner(configuration: configuration, keys: keys, preparation: preparation), on: gateway)
+                ProjectPlanner(
+                    configuration: configuration, keys: keys, preparation: preparation, maskRulesCheck: maskRulesCheck),
+                on: gateway)
         } catch {
             gateway.stop()
             throw error
@@ -143,8 +145,10 @@ public final class Hub: Sendable {
     /// Port to which clients connect.
     public var port: UInt16 { gateway.port }
 
-    /// Reads the files of keys and certificates again. If one cannot be used, logs the reason and keeps the old ones.
+    /// Reads the files of keys, certificates and mask rules again. If one cannot be used, the hub logs this and keeps
+    /// the old ones.
     public func reload() {
+        director.renewMaskRules()
         do {
             let keys = try configuration.tokenKeys()
             Hub.report(keys)

@@ -68,7 +68,9 @@ public struct AllSettings: Sendable {
     public let maskRules = TypedSetting(
         "mask_rules", .eventLog, .file,
         "A file with columns whose values commands mask, beside those with well-known names (email, password, token, "
-            + "phone, address and others). One column a line, such as users.diagnosis; !public.notes.email is not masked."
+            + "phone, address and others). One column a line, such as users.diagnosis; !public.notes.email is not masked. "
+            + "A hub writes the rules into its log's directory, where every reader obeys them, and reads the file again on "
+            + "SIGHUP."
     )
 
     public let replayTargets = TypedSetting(

@@ -17,13 +17,13 @@ public final class IngestService: Sendable {
         public var retentionBytes: Int64?
         /// Number of bytes of sealed segments that are read again each second; nil means that none are.
         public var scrubRate: Int?
-        /// Path of the file with the rules by which readers of the log mask values; nil if there are no rules.
-        public var maskRules: String?
+        /// Rules by which readers of the log mask values.
+        public var maskRules: MaskRulesSource
 
         public init(
             replication: ReplicationSettings, dataDirectory: String, segmentBytes: Int = Limits.defaultSegmentBytes,
             retentionAge: Duration? = nil, retentionBytes: Int64? = nil, scrubRate: Int? = nil,
-            maskRules: String? = nil
+            maskRules: MaskRulesSource = MaskRulesSource(path: nil)
         ) {
             self.replication = replication
             self.dataDirectory = dataDirectory
@@ -48,6 +48,8 @@ public final class IngestService: Sendable {
     private let notes: WaitingNotes
     let upkeep: LogUpkeep
     private let messages: StreamCoverage
+    private let logFiles: SharedDirectory
+    private let maskRules: MaskRulesSource
     public let status: ReplicationStatus
     /// Switch with which the hub stops reading from the database for a while.
     public let pause: StreamPause
@@ -68,7 +70,10 @@ public final class IngestService: Sendable {
                 Settings.spoolDirectory(settings.dataDirectory), below: settings.dataDirectory)
             // The log itself, with a lock of its own, is created only when the database is first reached.
             let lock = try IngestService.lock(settings.dataDirectory)
-            try MaskRulesFile.keep(settings.maskRules, in: log)
+            if try settings.maskRules.renew(in: log) { Log.shared.info("wrote the mask rules of the event log") }
+            try RetentionFile(
+                seconds: settings.retentionAge.map { $0.components.seconds }, bytes: settings.retentionBytes
+            ).write(in: log)
             let sink = try LogSink(
                 directory: log, options: IngestService.options(settings), metrics: metrics, notes: notes,
                 upkeep: upkeep, followed: followed.set, opened: logEnd.set)
@@ -86,6 +91,8 @@ public final class IngestService: Sendable {
         self.followed = followed
         self.messages = settings.replication.messages
         self.pause = settings.replication.pause
+        self.logFiles = logFiles
+        self.maskRules = settings.maskRules
         self.status = status
         try opening.attempt(status)
         self.opening = opening
@@ -136,8 +143,12 @@ public final class IngestService: Sendable {
     /// Queues an operator's action for the log. Returns false if it was dropped.
     public func record(_ mark: OperatorMark) -> Bool { notes.marks.record([mark]) }
 
-    /// Writes the queued notes and seals the current segment, so that all content is in sealed segments. Returns false
-    /// if the ingest thread does not do so in time.
+    /// Reads the file of mask_rules again, and writes the rules into the log's directory. Returns false if they are the
+    /// same, or if the log is not open yet: it gets the rules when it opens. After an error the former rules stay.
+    public func renewMaskRules() throws -> Bool { try logFiles.get().map { try maskRules.renew(in: $0) } ?? false }
+
+    /// Writes waiting notes and seals the present segment, so that all content is in sealed segments. Returns false on
+    /// a timeout.
     public func seal(within patience: Duration) -> Bool { upkeep.seal(within: patience) }
 
     /// Queues rows that the hub read from the database. They are written after all changes received so far. Returns

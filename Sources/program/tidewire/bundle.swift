@@ -17,13 +17,14 @@ struct BundleCommand: Command {
         open' shows what a bundle contains.
 
         A bundle is masked like all output, but for good: nobody can unmask it later. --unmask leaves a column \
-        readable in the bundle, and the audit file of this log records that. A bundle never contains passwords, \
+        readable in the bundle, and the audit file of this log records that. The bundle carries the mask rules that it \
+        was made with: whoever reads it sees such a column only with --unmask too. A bundle never contains passwords, \
         secrets and tokens of the settings. Only with --policies does it contain the log's record of the catalog \
         (policies, grants, functions that policies call), as it is written: these texts may contain what you want to \
         hide. With the record, 'who' and 'why' evaluate policies as they were at each change, except policies that \
         read masked columns or claims. Without it, they show only what is recorded, or ask a database.
 
-        The file is a tar archive: 'tar tf FILE' lists it.
+        The file is a tar archive of files compressed with zstd: 'tar tf FILE' lists it.
 
         \(SelectorHelp.text)
         """
@@ -56,7 +57,7 @@ struct BundleCommand: Command {
                 var held: [SegmentSummary] = []
                 try maker.run { segments in
                     held = segments
-                    return description(segments, log, configuration, arguments, terminal)
+                    return description(segments, log, configuration, arguments)
                 } noting: { offset in
                     let done = Progress.percent(offset - min(offset, offsets.lowerBound), of: UInt64(offsets.count))
                     progress.note("bundled \(done), up to @\(offset)")
@@ -77,12 +78,11 @@ struct BundleCommand: Command {
     }
 
     private func description(
-        _ segments: [SegmentSummary], _ log: HistoryLog, _ configuration: Configuration, _ arguments: Arguments,
-        _ terminal: Terminal
+        _ segments: [SegmentSummary], _ log: HistoryLog, _ configuration: Configuration, _ arguments: Arguments
     ) -> [(name: String, bytes: [UInt8])] {
         var manifest = JSONLine()
         manifest.add("format", "tidewire-bundle")
-        manifest.add("version", 1)
+        manifest.add("version", LogBundle.version)
         manifest.add("made", TimeText.json(Clock.unixMicroseconds()))
         manifest.add("by", "\(Product.name) \(Product.version)")
         manifest.add("note", arguments.value(of: .note))
@@ -93,13 +93,11 @@ struct BundleCommand: Command {
         manifest.add("policies", arguments.has(.policies))
         manifest.add("also_masked", log.masking.hidden.map(\.description).joined(separator: ", "))
         let settings = configuration.effective.map { $0.bundled + "\n" }.joined()
-        let rules = configuration.maskRules.flatMap { path in
-            if case .bytes(let bytes) = terminal.surroundings.readFile(path) { bytes } else { nil }
-        }
+        let rules = "\(MaskRules.usualText)\n\(log.masking.rules.text)"
         return [
             (LogBundle.manifestName, Array((manifest.text + "\n").utf8)),
             (LogBundle.configurationName, Array(settings.utf8)),
-            (LogBundle.rulesName, Array((MaskRules.usualText + "\n").utf8) + (rules ?? [])),
+            (MaskRulesFile.name, MaskRulesFile.contents(of: Array(rules.utf8))),
         ]
     }
 }

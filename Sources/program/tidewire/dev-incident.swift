@@ -101,7 +101,7 @@ struct IncidentShow {
 
     /// Waits until the log shows the end of every client, so that the questions always have the same answers.
     private func awaitEnds() throws {
-        let log = HistoryLog(directory: try DiskDirectory(logDirectory), masking: Masking())
+        let log = try historyLog()
         for _ in 0..<1800 {
             var there = 0
             try log.ledger(LedgerQuery()) { recorded in
@@ -113,6 +113,12 @@ struct IncidentShow {
         }
         throw CommandFailure(
             .unreachable, "the log did not get the end of every client within three minutes", hint: DevHub.advice)
+    }
+
+    /// Opens the demo's log, masked by the rules of its hub.
+    private func historyLog() throws -> HistoryLog {
+        let directory = try DiskDirectory(logDirectory)
+        return HistoryLog(directory: directory, masking: Masking(try .obeying(directory, and: nil)))
     }
 
     // MARK: The incident
@@ -146,7 +152,7 @@ struct IncidentShow {
     // MARK: Questions
 
     private func printQuestions() throws {
-        let log = HistoryLog(directory: try DiskDirectory(logDirectory), masking: Masking())
+        let log = try historyLog()
         let questions = try IncidentQuestions(log)
         guard !isJSON else {
             for question in questions.all {

@@ -22,12 +22,11 @@ struct LogInfoCommand: Command {
         JSON. One object a segment with kind "segment", sequence, epoch, first_offset, end_offset (of the next change \
         after it), changes, entries, base_lsn, last_lsn, from, to (times; null if it is empty), bytes, sealed; then \
         one with kind "log", path, system_identifier, segments, epochs, first_offset, end_offset, changes, last_lsn, \
-        from, to, bytes, retention_seconds and retention_bytes (null without a limit).
+        from, to, bytes, retention_seconds and retention_bytes (of the log's hub; null without a limit or if unknown), \
+        retention_known.
         """
     let options: [Option] = [.unchecked, .withoutProgress, .output, .json, .zone, .log, .project] + Option.asking
-    let optionGroups: [OptionGroup] = [
-        .configuration(of: [Setting(\.dataDirectory), Setting(\.retentionAge), Setting(\.retentionBytes)])
-    ]
+    let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.dataDirectory)])]
     let examples = [
         Example("tidewire log info", "What does the log of this hub hold?"),
         Example("tidewire log info --json | jq 'select(.kind == \"log\") | .bytes'", "How large is it?"),
@@ -37,7 +36,6 @@ struct LogInfoCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         if let code = try arguments.answer("info", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
-        let configuration = try arguments.configuration(terminal)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
             let (segments, damage) = try held(log, arguments, terminal)
@@ -47,8 +45,7 @@ struct LogInfoCommand: Command {
             }
             guard !segments.isEmpty else { return .damaged }
             let info = LogInfo(
-                path: log.directory.path, segments: segments, retentionAge: configuration.retentionAge,
-                retentionBytes: configuration.retentionBytes.map { Int64($0) })
+                path: log.directory.path, segments: segments, retention: RetentionFile(in: log.directory))
             if arguments.has(.json) {
                 for segment in info.segments { try terminal.print(segment.json) }
                 try terminal.print(info.json)
@@ -82,8 +79,8 @@ extension Option {
 private struct LogInfo {
     let path: String
     let segments: [SegmentSummary]
-    let retentionAge: Duration?
-    let retentionBytes: Int64?
+    /// Retention that the log's hub has; nil if unknown, as in a copy of the segments alone.
+    let retention: RetentionFile?
 
     /// Range of known commit times. Messages outside of transactions have time zero, because their time is unknown.
     private var times: (from: Int64, to: Int64)? {
@@ -117,15 +114,18 @@ private struct LogInfo {
 
     func sentences(_ zone: DisplayZone) -> [String] {
         let epochs = epochs.count == 1 ? "1 epoch" : "\(epochs.count) epochs (\(epochs.count - 1) marked by gaps)"
-        let age = retentionAge.map(DurationText.write) ?? "any age"
-        let size = retentionBytes.map { SizeText.write($0) } ?? "any size"
+        let kept = retention.map { retention in
+            let age = retention.seconds.map { DurationText.write(.seconds($0)) } ?? "any age"
+            let size = retention.bytes.map { SizeText.write($0) } ?? "any size"
+            return "kept by its hub for \(age) or \(size), whichever comes first (retention_age, retention_size)"
+        }
         return [
             "",
             "\(path): \(last.endOffset - first.firstOffset) changes, @\(first.firstOffset) … @\(last.endOffset), "
                 + "\(epochs), \(ByteText.write(bytes))",
             "from \(zone.text(times?.from)) to \(zone.text(times?.to)) \(zone.name), up to \(LSN(last.lastLSN)), "
                 + "of database system \(last.header.source)",
-            "kept for \(age) or \(size), whichever comes first (retention_age, retention_size)",
+            kept ?? "how long a hub keeps it is not known: no hub has run on this directory",
         ]
     }
 
@@ -143,8 +143,9 @@ private struct LogInfo {
         line.add("from", times.map { TimeText.json($0.from) })
         line.add("to", times.map { TimeText.json($0.to) })
         line.add("bytes", bytes)
-        line.add("retention_seconds", json: retentionAge.map { String($0.components.seconds) } ?? "null")
-        line.add("retention_bytes", json: retentionBytes.map { String($0) } ?? "null")
+        line.add("retention_seconds", json: retention?.seconds.map { String($0) } ?? "null")
+        line.add("retention_bytes", json: retention?.bytes.map { String($0) } ?? "null")
+        line.add("retention_known", retention != nil)
         return line.text
     }
 }

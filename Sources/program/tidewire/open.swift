@@ -67,8 +67,8 @@ struct OpenCommand: Command {
         try terminal.print(
             ScreenText.escaped(
                 unmasked.isEmpty
-                    ? "values are masked by the rules in \(LogBundle.rulesName)"
-                    : "values are masked by the rules in \(LogBundle.rulesName), but not \(unmasked)"))
+                    ? "values are masked by the rules in \(MaskRulesFile.name)"
+                    : "values are masked by the rules in \(MaskRulesFile.name), but not \(unmasked)"))
         try terminal.print("Read it with --log: tidewire tail --log \(path) --from oldest")
     }
 }

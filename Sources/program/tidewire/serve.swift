@@ -1,6 +1,8 @@
 import Console
 import Diagnostics
 import EventLog
+import History
+import Ingest
 import Postgres
 import Server
 import Settings
@@ -28,7 +30,7 @@ struct ServeCommand: Command {
         postgres_changes that they subscribe to. /healthcheck tells whether the hub is alive, /ready whether changes \
         stream, and /metrics has all metrics.
 
-        SIGHUP makes the hub read keys and certificates again. SIGINT or SIGTERM stops it: the hub disconnects its \
+        SIGHUP makes the hub read keys, certificates and mask rules again. SIGINT or SIGTERM stops it: the hub disconnects its \
         clients over drain_time, then flushes the log and confirms all complete transactions. A second signal \
         disconnects all clients at once. The hub writes log lines to standard error, one for each event. 'tidewire \
         tail' shows the changes.
@@ -46,7 +48,8 @@ struct ServeCommand: Command {
         Log.shared.configure(level: configuration.logLevel, format: configuration.logFormat)
         Hub.blockSignals()
         let hub = try ServeCommand.explained {
-            try Hub(configuration, echoes: arguments.has(.echo)) { (target) throws(PostgresError) in
+            try Hub(configuration, echoes: arguments.has(.echo), maskRulesCheck: MaskRules.check) {
+                (target) throws(PostgresError) in
                 try DatabasePreparer(target).prepare()
             }
         }
@@ -64,6 +67,8 @@ struct ServeCommand: Command {
             throw CommandFailure(.notFound, "\(error)", hint: error.advice)
         } catch let error as HubError {
             throw CommandFailure(.usage, "\(error)", hint: error.advice)
+        } catch let error as MaskRulesRefusal {
+            throw CommandFailure(.usage, "\(error)", hint: "Correct the file of mask_rules; docs/commands.md shows its form.")
         }
     }
 }

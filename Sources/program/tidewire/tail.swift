@@ -1,6 +1,7 @@
 import Change
 import Console
 import Diagnostics
+import EventLog
 import Glibc
 import History
 import Server
@@ -67,7 +68,8 @@ struct TailCommand: Command {
         return try LogAccess.explained {
             guard let log = try open(arguments, terminal, follows) else { return .ok }
             try checkNames(log, query, terminal, follows)
-            return try tail(log, query, limit, follows, &printer)
+            let renewal = follows ? RulesRenewal(log) { try arguments.historyLog(terminal) } : nil
+            return try tail(log, query, limit, renewal, &printer)
         }
     }
 
@@ -105,19 +107,23 @@ struct TailCommand: Command {
     private static let usualCount = 10
 
     private func tail(
-        _ log: HistoryLog, _ query: HistoryQuery, _ limit: Int?, _ follows: Bool, _ printer: inout ChangePrinter
+        _ log: HistoryLog, _ query: HistoryQuery, _ limit: Int?, _ renewal: RulesRenewal?,
+        _ printer: inout ChangePrinter
     ) throws -> ExitCode {
+        let follows = renewal != nil
         if query.from == nil {
             var last = try log.last(limit ?? Self.usualCount, of: query)
             for item in last.items { try printer.print(item) }
-            if follows { return try follow(&last.reader, &printer) }
+            if let renewal { return try follow(&last.reader, renewal, &printer) }
         } else {
             var reader = try HistoryReader(log, query)
             while printer.count < limit ?? .max, let item = try reader.next() {
                 try printer.print(item)
                 if follows, printer.isInterrupted { return .ok }
             }
-            if follows, printer.count < limit ?? .max { return try follow(&reader, &printer, until: limit) }
+            if let renewal, printer.count < limit ?? .max {
+                return try follow(&reader, renewal, &printer, until: limit)
+            }
         }
         try printer.finish()
         return printer.isEmpty ? .notFound : .ok
@@ -125,16 +131,26 @@ struct TailCommand: Command {
 
     /// Polling interval in milliseconds. Each poll costs two system calls.
     private static let interval = 100
+    /// Number of items after which the mask rules are checked again.
+    private static let itemsBetweenChecks = 256
 
     private func follow(
-        _ reader: inout HistoryReader, _ printer: inout ChangePrinter, until limit: Int? = nil
+        _ reader: inout HistoryReader, _ renewal: RulesRenewal, _ printer: inout ChangePrinter, until limit: Int? = nil
     ) throws -> ExitCode {
         while true {
-            while let item = try reader.next() {
+            if let renewed = try renewal.log() {
+                var query = reader.query
+                query.from = .offset(reader.offset)
+                reader = try HistoryReader(renewed, query)
+            }
+            var printed = 0
+            while printed < Self.itemsBetweenChecks, let item = try reader.next() {
                 try printer.print(item)
+                printed += 1
                 if let limit, printer.count >= limit { return .ok }
                 if printer.isInterrupted { return .ok }
             }
+            if printed == Self.itemsBetweenChecks { continue }
             try printer.flush()
             if Hub.waitForSignal(milliseconds: Self.interval) != nil { return .ok }
         }
@@ -146,6 +162,29 @@ extension Option {
         "presence",
         "Also show who joined a topic, left it, or changed its presence, if the hub records that (presence_timeline).")
     static let follow = Option.flag("follow", short: "f", "Continue with new changes until Ctrl-C.")
+}
+
+/// Watch over the mask rules of a log that a command follows. The hub may get other rules meanwhile.
+final class RulesRenewal {
+    private let directory: any StorageDirectory
+    private let open: () throws -> HistoryLog
+    private var rules: [UInt8]?
+
+    init(_ log: HistoryLog, _ open: @escaping () throws -> HistoryLog) {
+        directory = log.directory
+        self.open = open
+        // If they cannot be read, the log is opened again, which fails with the reason.
+        rules = try? MaskRulesFile.read(in: directory)
+    }
+
+    /// Returns the log with its new rules; nil if they are the same.
+    func log() throws -> HistoryLog? {
+        let now = try? MaskRulesFile.read(in: directory)
+        guard now != rules else { return nil }
+        let log = try open()
+        rules = now
+        return log
+    }
 }
 
 /// Printer of changes: lines of a table, or JSON.

@@ -71,7 +71,7 @@ final class ProjectCrowd: @unchecked Sendable {
 
     // MARK: Damage
 
-    private func directory(_ name: String) throws -> String {
+    func directory(_ name: String) throws -> String {
         let told = try JSONSerialization.jsonObject(with: Data(administer("GET", name).body.utf8)) as? [String: Any]
         let id = try #require((told?["data"] as? [String: Any])?["id"] as? String)
         return stage.dataDirectory + "/projects/" + id

@@ -1,3 +1,4 @@
+import EventLog
 import Foundation
 import Glibc
 import Postgres
@@ -116,6 +117,27 @@ extension GatewayTraffic {
             try crowd.carryOut("POST", ProjectCrowd.own, "/reload")
             #expect(try eventually { try isKnown("sb_publishable_new") })
             #expect(try !isKnown("sb_publishable_old"))
+        }
+
+        @Test func `readers of each project's log obey mask rules as they were read last`() throws {
+            let file = TemporaryDirectory.make("rules") + "/rules"
+            func write(_ rules: String) throws { try Data(rules.utf8).write(to: URL(fileURLWithPath: file)) }
+            try write("notes.body\n")
+            let crowd = try ProjectCrowd([(Setting(\.maskRules), file)])
+            func rules(_ name: String) throws -> String? {
+                let log = try name == ProjectCrowd.own ? crowd.stage.dataDirectory : crowd.directory(name)
+                return try MaskRulesFile.read(in: DiskDirectory(log + "/log")).map {
+                    String(decoding: $0, as: UTF8.self)
+                }
+            }
+            let all = [ProjectCrowd.own] + ProjectCrowd.others
+            for name in all { #expect(try rules(name) == "notes.body\n", "\(name)") }
+            try write("notes.*\n")
+            crowd.stage.hub.reload()
+            for name in all { #expect(try rules(name) == "notes.*\n", "\(name)") }
+            try FileManager.default.removeItem(atPath: file)
+            crowd.stage.hub.reload()
+            for name in all { #expect(try rules(name) == "notes.*\n", "a file that is gone takes no rule away") }
         }
 
         // MARK: The generator

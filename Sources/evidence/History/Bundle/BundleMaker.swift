@@ -65,7 +65,7 @@ public struct BundleMaker: ~Copyable {
                 if let last = segments.last, !last.isSealed, member.hasPrefix(Self.digits(last.sequence)) {
                     size = min(size, last.bytes)
                 }
-                try archive.add("log/" + member, file, size)
+                try archive.add(compressed: "log/" + member, file, size)
             }
             try archive.finish()
             try place.rename(name + ".partial", to: name)
@@ -94,11 +94,13 @@ public struct BundleMaker: ~Copyable {
 private final class ArchiveWriter {
     private let file: any StorageFile
     private let time: Int64
+    private let compressor: FrameCompressor
     private var at: UInt64 = 0
 
-    init(_ file: any StorageFile, time: Int64) {
+    init(_ file: any StorageFile, time: Int64) throws(SystemError) {
         self.file = file
         self.time = time
+        compressor = try FrameCompressor()
     }
 
     private func append(_ bytes: [UInt8]) throws(SystemError) {
@@ -111,16 +113,27 @@ private final class ArchiveWriter {
         try append(bytes + [UInt8](repeating: 0, count: TapeArchive.padding(UInt64(bytes.count))))
     }
 
-    func add(_ name: String, _ source: any StorageFile, _ size: UInt64) throws(SystemError) {
-        try append(TapeArchive.header(name, size: size, time: time))
+    /// Adds the first `size` bytes of a file, compressed.
+    func add(compressed name: String, _ source: any StorageFile, _ size: UInt64) throws(SystemError) {
+        let name = name + SeekableFrames.suffix
+        let (header, start) = (at, at + UInt64(TapeArchive.blockBytes))
+        // The header has the compressed size, which is known at the end.
+        try append(TapeArchive.header(name, size: 0, time: time))
+        var frames: [SeekableFrames.Frame] = []
         var read: UInt64 = 0
         while read < size {
-            let bytes = try source.bytes(at: read, count: Int(min(size - read, 1 << 20)))
+            let bytes = try source.bytes(at: read, count: Int(min(size - read, UInt64(SeekableFrames.frameBytes))))
             guard !bytes.isEmpty else { throw SystemError(operation: "read", subject: source.path, code: EIO) }
-            try append(bytes)
+            let frame = try compressor.frame(bytes)
+            frames.append(
+                SeekableFrames.Frame(position: at - start, compressed: frame.count, start: read, count: bytes.count))
+            try append(frame)
             read += UInt64(bytes.count)
         }
-        try append([UInt8](repeating: 0, count: TapeArchive.padding(size)))
+        try append(SeekableFrames.table(of: frames))
+        let compressed = at - start
+        try file.write(TapeArchive.header(name, size: compressed, time: time).rawBytes, at: header)
+        try append([UInt8](repeating: 0, count: TapeArchive.padding(compressed)))
     }
 
     func finish() throws(SystemError) {

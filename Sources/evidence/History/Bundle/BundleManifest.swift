@@ -3,6 +3,8 @@ import Bytes
 /// Description of a bundle, stored in the bundle itself.
 public struct BundleManifest: Sendable {
     private var texts: [String: String] = [:]
+    /// Version of the bundle's form; nil if the manifest does not state one.
+    public private(set) var version: Int?
 
     /// Reads the manifest, up to the first part that cannot be read.
     public init(_ json: [UInt8]) {
@@ -12,6 +14,7 @@ public struct BundleManifest: Sendable {
             let name = scanner.text
             guard let value = try? scanner.next() else { return }
             if value == .string { texts[name] = scanner.text }
+            if value == .number, name == "version" { version = Int(scanner.tokenBytes.text) }
             guard (try? scanner.skip(value)) != nil else { return }
         }
     }

@@ -6,17 +6,21 @@ import Glibc
 import System
 
 /// A window of a log in one file, with everything that is needed to read it elsewhere. The file is an archive of a
-/// log's directory (`log/…`) and of files that describe it (`bundle.json` first). Readers use it in place; nothing is
-/// unpacked.
+/// log's directory (`log/…`) and of files that describe it (`bundle.json` first). The log's files are compressed
+/// (`….zst`); those of bundles of version 1 are not. Readers use it in place; nothing is unpacked.
 public final class LogBundle: Sendable {
     public static let manifestName = "bundle.json"
     public static let configurationName = "configuration.ndjson"
-    public static let rulesName = "mask.rules"
     private static let logFolder = "log/"
+    /// Version of bundles that `BundleMaker` makes, and the latest that can be read.
+    public static let version = 2
 
     public let path: String
     private let file: any StorageFile
     private let members: [TapeArchive.Member]
+    /// Masking that was applied for good when the bundle was made. Anything that the bundle does not state counts as
+    /// masked.
+    public let masking: Masking
 
     /// - Throws: `BundleError` if the file is no bundle.
     public init(_ path: String) throws {
@@ -30,33 +34,55 @@ public final class LogBundle: Sendable {
             throw BundleError(path: path, reason: "it is an archive of something else")
         }
         members = found
+        masking = try Self.masking(
+            path, Self.directory(path, file, found), Self.contents(Self.manifestName, file, found))
     }
 
-    /// Returns another file of the bundle; nil if it is missing or larger than 16 MiB.
-    public func contents(of name: String) throws(SystemError) -> [UInt8]? {
+    private static func masking(
+        _ path: String, _ directory: any StorageDirectory, _ manifest: [UInt8]?
+    ) throws -> Masking {
+        let manifest = BundleManifest(manifest ?? [])
+        if let made = manifest.version, made > version {
+            throw BundleError(path: path, reason: "it is a bundle of version \(made), which a newer tidewire made")
+        }
+        let columns = { (name: String) in
+            (manifest[name] ?? "").split(separator: ", ").compactMap { ColumnMask(String($0)) }
+        }
+        do {
+            guard let rules = try MaskRules(of: directory) else {
+                throw BundleError(path: path, reason: "its mask rules are missing, so the columns to mask are unknown")
+            }
+            return Masking(rules, hiding: columns("also_masked"), showing: columns("unmasked"))
+        } catch let error as MaskRulesError {
+            throw BundleError(path: "\(path): \(MaskRulesFile.name)", reason: error.description)
+        }
+    }
+
+    private static func contents(
+        _ name: String, _ file: any StorageFile, _ members: [TapeArchive.Member]
+    ) throws(SystemError) -> [UInt8]? {
         guard let member = members.first(where: { $0.name == name }), member.size <= 16 << 20 else { return nil }
         return try file.bytes(at: member.position, count: Int(member.size))
     }
 
-    /// Masking that was applied for good when the bundle was made. Anything that the bundle does not state counts as
-    /// masked.
-    public var masking: Masking {
-        let text = { [self] (name: String) in String(decoding: (try? contents(of: name)) ?? [], as: UTF8.self) }
-        let manifest = BundleManifest((try? contents(of: Self.manifestName)) ?? [])
-        let columns = { (name: String) in
-            (manifest[name] ?? "").split(separator: ", ").compactMap { ColumnMask(String($0)) }
-        }
-        return Masking(
-            (try? MaskRules(file: text(Self.rulesName))) ?? .usual, hiding: columns("also_masked"),
-            showing: columns("unmasked"))
-    }
+    /// Returns another file of the bundle; nil if it is missing or larger than 16 MiB.
+    public func contents(of name: String) throws(SystemError) -> [UInt8]? { try Self.contents(name, file, members) }
 
-    /// Directory of the log inside the bundle.
-    public var directory: any StorageDirectory {
-        let files = members.filter { $0.name.hasPrefix(Self.logFolder) }.map { member in
-            (String(member.name.dropFirst(Self.logFolder.count)), member)
+    /// Directory of the log inside the bundle, with the mask rules of the bundle.
+    public var directory: any StorageDirectory { Self.directory(path, file, members) }
+
+    private static func directory(
+        _ path: String, _ file: any StorageFile, _ members: [TapeArchive.Member]
+    ) -> any StorageDirectory {
+        var files: [String: BundledDirectory.Member] = [:]
+        for member in members where member.name.hasPrefix(logFolder) {
+            let name = String(member.name.dropFirst(logFolder.count))
+            let isCompressed = name.hasSuffix(SeekableFrames.suffix)
+            let plain = isCompressed ? String(name.dropLast(SeekableFrames.suffix.count)) : name
+            files[plain] = files[plain] ?? (member, isCompressed)
         }
-        return BundledDirectory(path: path, file: file, files: Dictionary(files) { first, _ in first })
+        files[MaskRulesFile.name] = members.first { $0.name == MaskRulesFile.name }.map { ($0, false) }
+        return BundledDirectory(path: path, file: file, files: files)
     }
 }
 
@@ -70,11 +96,13 @@ public struct BundleError: Error, Sendable, CustomStringConvertible {
 
 /// Read-only directory inside a file.
 private final class BundledDirectory: StorageDirectory {
+    typealias Member = (entry: TapeArchive.Member, isCompressed: Bool)
+
     let path: String
     private let file: any StorageFile
-    private let files: [String: TapeArchive.Member]
+    private let files: [String: Member]
 
-    init(path: String, file: any StorageFile, files: [String: TapeArchive.Member]) {
+    init(path: String, file: any StorageFile, files: [String: Member]) {
         self.path = path
         self.file = file
         self.files = files
@@ -91,7 +119,9 @@ private final class BundledDirectory: StorageDirectory {
         guard let member = files[name] else {
             throw SystemError(operation: "open", subject: "\(path): \(name)", code: ENOENT)
         }
-        return BundledFile(path: "\(path): \(name)", file: file, member: member)
+        let (place, entry) = ("\(path): \(name)", member.entry)
+        guard member.isCompressed else { return BundledFile(path: place, file: file, member: entry) }
+        return try CompressedFile(path: place, file: file, position: entry.position, size: entry.size)
     }
 
     func rename(_ name: String, to newName: String) throws(SystemError) { throw refusal("rename") }

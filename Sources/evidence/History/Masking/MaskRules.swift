@@ -14,7 +14,8 @@ import Change
 ///
 /// `*` stands for any characters. Upper and lower case are equal, and so are `_`, `-` and a space. Names with dots,
 /// spaces or signs need double quotes. A file's rules follow the usual ones (`usualText`). A name inside a JSON value
-/// counts as a column of its table.
+/// counts as a column of its table. A line `---` separates sets of rules: a value that one of the sets masks is masked,
+/// whatever the others except.
 public struct MaskRules: Sendable, Hashable {
     struct Rule: Sendable, Hashable {
         var schema: NamePattern?
@@ -35,13 +36,19 @@ public struct MaskRules: Sendable, Hashable {
     /// Rules of other sets that apply too. An exception in one set does not apply to another.
     private var others: [[Rule]] = []
 
+    /// Rules in the form of a file, without the usual ones. Rules made of it mask the same.
+    public private(set) var text = ""
+
     private init(rules: [Rule]) { self.rules = rules }
+
+    private static let separator = "---"
 
     /// Returns rules that mask everything that either of the two sets masks.
     public func joined(with other: MaskRules) -> MaskRules {
         if self == other { return self }
         var joined = self
         joined.others += [other.rules] + other.others
+        joined.text += "\n\(Self.separator)\n" + other.text
         return joined
     }
 
@@ -99,18 +106,28 @@ public struct MaskRules: Sendable, Hashable {
     }()
 
     /// Reads the rules of a file and puts them after the usual rules.
-    public init(file text: String) throws(MaskRulesError) { try self.init(text, after: .usual) }
+    public init(file text: String) throws(MaskRulesError) {
+        try self.init(text, after: .usual)
+        self.text = text
+    }
 
     private init(_ text: String, after earlier: MaskRules) throws(MaskRulesError) {
         rules = earlier.rules
+        var sets: [[Rule]] = []
         for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
             let words = line.prefix { $0 != "#" }.drop(while: \.isWhitespace)
             let trimmed = String(words.reversed().drop(while: \.isWhitespace).reversed())
             guard !trimmed.isEmpty else { continue }
+            if trimmed == Self.separator {
+                sets.append(rules)
+                rules = earlier.rules
+                continue
+            }
             guard let rule = Rule(trimmed) else { throw MaskRulesError(line: index + 1, text: trimmed) }
             rules.append(rule)
-            guard rules.count <= Self.mostRules else { throw MaskRulesError(line: index + 1, text: nil) }
+            guard rules.count + sets.count <= Self.mostRules else { throw MaskRulesError(line: index + 1, text: nil) }
         }
+        others = sets
     }
 
     private static let mostRules = 10_000

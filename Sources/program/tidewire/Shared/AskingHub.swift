@@ -201,7 +201,7 @@ extension Arguments {
         let names = LogQuestion.commands[command]?.operands ?? []
         for (place, operand) in operands.enumerated() where command != "bundle" {
             guard let name = place < names.count ? names[place] : names.last else { continue }
-            items.append((name.hasSuffix("…") || name.hasSuffix("?") ? String(name.dropLast()) : name, operand))
+            items.append((["…", "?"].contains(name.last) ? String(name.dropLast()) : name, operand))
         }
         // These options were handled locally: the format of the answer and its destination.
         let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json", "file"])
@@ -271,7 +271,10 @@ extension Arguments {
             let question = "bundle?" + items.joined(separator: "&")
             let (answer, size) = try Self.fetch(hub, question, to: directory + "/log.bundle")
             guard size > 0 else { throw Self.refusal(answer) }
-            return HistoryLog(try LogAccess.bundle(directory + "/log.bundle"), masking: try masking(terminal))
+            let bundle = try LogAccess.bundle(directory + "/log.bundle")
+            let masking = try masking(terminal, ofLog: bundle.directory)
+            try check(masking.shown, areIn: bundle)
+            return HistoryLog(bundle, masking: masking)
         } catch let error as SystemError {
             throw CommandFailure(
                 .notFound, "cannot store the hub's answer: \(error)",

@@ -1,3 +1,4 @@
+import Change
 import Console
 import Diagnostics
 import EventLog
@@ -53,7 +54,7 @@ extension Arguments {
         let path = try logDirectory(terminal)
         let bundle = try LogAccess.bundle(at: path)
         let directory = try bundle?.directory ?? LogAccess.openDirectory(path)
-        let masking = try masking(terminal, ofLog: bundle == nil ? directory : nil)
+        let masking = try masking(terminal, ofLog: directory)
         if let bundle { try check(masking.shown, areIn: bundle) }
         if !masking.shown.isEmpty { try audit(masking.shown, ofLog: path, terminal) }
         return HistoryLog(directory: directory, masking: masking, lost: bundle?.masking)
@@ -62,14 +63,35 @@ extension Arguments {
 
 extension Arguments {
     /// Throws if `--unmask` names values that the bundle does not contain.
-    private func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws(UsageError) {
-        let inBundle = bundle.masking.shown
-        for mask in shown
-        where !inBundle.contains(where: { $0.isEverything || mask.isEverything || $0.column == mask.column }) {
+    func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws {
+        guard !shown.isEmpty else { return }
+        let relations = try HistoryLog(bundle, masking: .nothing).relations()
+        for mask in shown {
+            guard let lost = bundle.masking.columns(lostFor: mask, among: relations) else { continue }
+            let names = lost.isEmpty ? "" : " (\(lost.joined(separator: ", ")))"
             throw UsageError(
-                "--unmask \(mask): this bundle has only marks for these values; a bundle made with --unmask has the values"
+                "--unmask \(mask): this bundle has only marks for these values\(names); a bundle made with --unmask has the values"
             )
         }
+    }
+}
+
+extension Masking {
+    /// Returns the columns whose values this masking removed although they are asked for; nil if it left the values.
+    /// The list is empty if the values are not those of columns: a name inside JSON, or everything.
+    fileprivate func columns(lostFor asked: ColumnMask, among relations: [RecordedRelation]) -> [String]? {
+        if asked.isEverything { return shown.isEmpty ? [] : nil }
+        var (isColumn, lost): (Bool, Set<String>) = (false, [])
+        for relation in relations {
+            let names = relations.filter { $0.relation.oid == relation.relation.oid }.map(\.table)
+            for column in relation.relation.columns where asked.covers(column.name, of: relation.table) {
+                isColumn = true
+                if masks(column.name, of: names) { lost.insert("\(relation.table).\(SQLName.quoted(column.name))") }
+            }
+        }
+        if !lost.isEmpty { return lost.sorted() }
+        // A name that is no column of the bundle's tables may be one inside JSON, if the bundle has its values.
+        return isColumn || shown.contains { $0.isEverything || $0.column == asked.column } ? nil : []
     }
 }
 
@@ -93,6 +115,8 @@ enum LogAccess {
         } catch let error as BundleError {
             throw CommandFailure(
                 .unreachable, "\(error)", hint: "Was the file copied completely? 'tidewire open FILE' checks a bundle.")
+        } catch let error as MaskRulesFailure {
+            throw CommandFailure(.unreachable, "\(error)", hint: "Ask for the bundle again.")
         } catch {
             throw CommandFailure(
                 .unreachable, "cannot read the bundle: \(error)",

@@ -2,7 +2,6 @@ import Console
 import Crypto
 import EventLog
 import History
-import Ingest
 import Settings
 import System
 
@@ -33,10 +32,22 @@ enum MaskHelp {
     /// Help for the DESCRIPTION of commands that show values.
     static let text = """
         MASKS. The output hides values of columns with well-known names (email, password, token, phone, address and \
-        others), and of columns that a file of the setting mask_rules names: the hub's file (copied into the log's \
-        directory) or your own. It also hides values with such names inside JSON. A mark such as *** 1f3a90c2 stands \
-        in their place, the same for equal values within one output. --unmask shows them.
+        others), and of columns that a file of the setting mask_rules names: the hub's file, which lies in the log's \
+        directory and in bundles, or your own in addition. It also hides values with such names inside JSON. A mark \
+        such as *** 1f3a90c2 stands in their place, the same for equal values within one output. --unmask shows them.
         """
+}
+
+extension MaskRules {
+    /// Returns the reason why a text has no rules, or nil.
+    static let check: @Sendable ([UInt8]) -> String? = { text in
+        do throws(MaskRulesError) {
+            _ = try MaskRules(file: String(decoding: text, as: UTF8.self))
+            return nil
+        } catch {
+            return error.description
+        }
+    }
 }
 
 extension AuditNote.Action {
@@ -51,11 +62,14 @@ extension AuditNote.Action {
 }
 
 extension Arguments {
-    /// - Parameter directory: the directory of the log, which has its hub's rules.
-    func masking(_ terminal: Terminal, ofLog directory: (any StorageDirectory)? = nil) throws -> Masking {
-        Masking(
-            try rules(terminal, directory), hiding: try columns(.mask),
-            showing: try columns(.unmask), key: try maskKey(terminal))
+    /// - Parameter directory: the directory of the log or of the log in a bundle, which has its hub's rules.
+    func masking(_ terminal: Terminal, ofLog directory: any StorageDirectory) throws -> Masking {
+        let (hidden, shown) = (try columns(.mask), try columns(.unmask))
+        if let both = shown.first(where: hidden.contains) {
+            throw UsageError("--mask \(both) and --unmask \(both) contradict each other")
+        }
+        return Masking(
+            try rules(terminal, directory), hiding: hidden, showing: shown, key: try maskKey(terminal))
     }
 
     /// Returns the key of `--mask-key`; nil if none is given. Without a key, each run uses another one.
@@ -73,28 +87,23 @@ extension Arguments {
     private static let shortestKey = 16
 
     /// Returns the caller's own rules, if any, with those of the log's hub. A value that either masks is masked.
-    private func rules(_ terminal: Terminal, _ directory: (any StorageDirectory)?) throws -> MaskRules {
-        guard let directory, let ofHub = try rules(in: directory) else { return try ownRules(terminal) ?? .usual }
-        return try ownRules(terminal).map { ofHub.joined(with: $0) } ?? ofHub
-    }
-
-    private func rules(in directory: any StorageDirectory) throws -> MaskRules? {
-        let path = "\(directory.path)/\(MaskRulesFile.name)"
+    private func rules(_ terminal: Terminal, _ directory: any StorageDirectory) throws -> MaskRules {
+        let own = try ownRules(terminal)
         do {
-            return try MaskRulesFile.read(in: directory).map {
-                try MaskRules(file: String(decoding: $0, as: UTF8.self))
-            }
-        } catch let error as MaskRulesError {
-            throw CommandFailure(
-                .unreachable, "\(path), \(error)", hint: "Correct the file of mask_rules and restart the hub.")
+            return try MaskRules.obeying(directory, and: own)
         } catch {
+            let words =
+                error is MaskRulesError
+                ? "\(directory.path)/\(MaskRulesFile.name), \(error), so the columns to mask are unknown" : "\(error)"
             throw CommandFailure(
-                .unreachable, "cannot read the mask rules of the log's hub: \(error)",
-                hint: "Run the command as the user that the hub runs as.")
+                .unreachable, words,
+                hint: "The log's hub writes this file when it starts, or on SIGHUP. In a copy, replace it from the "
+                    + "hub's own log directory.")
         }
     }
 
-    private func ownRules(_ terminal: Terminal) throws -> MaskRules? {
+    /// Returns the rules of the file that the setting mask_rules names; nil if it names none.
+    func ownRules(_ terminal: Terminal) throws -> MaskRules? {
         guard let path = try configuration(terminal).maskRules else { return nil }
         let text: String
         switch terminal.surroundings.readFile(path) {

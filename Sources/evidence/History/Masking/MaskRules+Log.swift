@@ -1,0 +1,21 @@
+import EventLog
+import System
+
+extension MaskRules {
+    /// Reads the rules that a hub left in its log's directory, or that a bundle has; nil if there are none.
+    ///
+    /// - Throws: `MaskRulesFailure` or `MaskRulesError` if the rules are unreadable. No value of the log may be shown
+    ///   then.
+    public init?(of directory: any StorageDirectory) throws {
+        guard let text = try MaskRulesFile.read(in: directory) else { return nil }
+        try self.init(file: String(decoding: text, as: UTF8.self))
+    }
+
+    /// Returns rules that mask everything that the rules of a log's directory or the given ones mask.
+    ///
+    /// - Parameter own: rules of the reader; nil if it has none.
+    public static func obeying(_ directory: any StorageDirectory, and own: MaskRules?) throws -> MaskRules {
+        guard let ofLog = try MaskRules(of: directory) else { return own ?? .usual }
+        return own.map { ofLog.joined(with: $0) } ?? ofLog
+    }
+}
