@@ -22,7 +22,7 @@ private struct LedgerStage {
     /// - Parameter isFull: true to record each delivery. The change at 13 was sent to Ana only.
     init(
         isKilled: Bool = false, isFull: Bool = false, isScarce: Bool = false, isBenFirst: Bool = false,
-        isRefusedBefore: Bool = false
+        isRefusedBefore: Bool = false, otherSessions: Int = 0
     ) throws {
         var notes: [LedgerNote] = []
         func note(
@@ -48,6 +48,7 @@ private struct LedgerStage {
         notes.append(note(.joined, 0xa1, Self.ana, offset: 12))
         notes.append(note(.joined, 0xb1, Self.ben, offset: 12))
         if isBenFirst { notes.swapAt(0, 1) }
+        for session in 0..<otherSessions { notes.append(note(.joined, 0xa2 + UInt64(session), Self.ana, offset: 12)) }
         notes.append(note(.refused, 0xc1, "", reason: "Unauthorized: no"))
         notes.append(note(.left, 0xb1, Self.ben, offset: 13, received: 12, reason: "its socket ended"))
         if isFull {
@@ -101,7 +102,10 @@ private struct LedgerStage {
     @Test func `who says who was sent a change, and who had gone`() async throws {
         let stage = try LedgerStage()
         defer { stage.log.remove() }
-        let result = await stage.run("who", "@13", "--recorded")
+        let short = await stage.run("who", "@13", "--recorded")
+        #expect(short.exitCode == .ok && !short.output.contains(LedgerStage.ben), "\(short)")
+        #expect(short.output.contains("Not listed (see --gone): 1 client that had gone before the change."), "\(short)")
+        let result = await stage.run("who", "@13", "--recorded", "--gone")
         #expect(result.exitCode == .ok, "\(result.errors)")
         let lines = result.output.split(separator: "\n").map(String.init)
         #expect(lines[0].hasPrefix("@13 UPDATE public.fullrep key 5, committed 2026-11-21 10:04:51.704 UTC, xid 742"))
@@ -115,6 +119,38 @@ private struct LedgerStage {
         #expect(
             earlier.output.hasPrefix(#"{"outcome":"sent","reason":"","#)
                 && earlier.output.split(separator: "\n").count == 1, "\(earlier.output)")
+    }
+
+    @Test func `who shows the outcomes that are asked for`() async throws {
+        let stage = try LedgerStage(isRefusedBefore: true)
+        defer { stage.log.remove() }
+        func users(_ words: String...) async -> [String] {
+            let result = await tidewireTests.run(
+                ["who", "@13", "--recorded", "--log", stage.log.path] + words, commands: commands)
+            #expect(result.exitCode == .ok, "\(result.errors)")
+            return [LedgerStage.ana, LedgerStage.ben, LedgerStage.cid].filter { result.output.contains($0) }
+        }
+        #expect(await users("--outcome", "sent") == [LedgerStage.ana])
+        #expect(await users("--outcome", "had gone") == [LedgerStage.ben])
+        #expect(await users("--outcome", "ended_before,refused", "--json") == [LedgerStage.ben, LedgerStage.cid])
+        #expect(await users("--outcome", "sent", "--outcome", "refused") == [LedgerStage.ana, LedgerStage.cid])
+        #expect(await users("--json") == [LedgerStage.ana, LedgerStage.ben, LedgerStage.cid])
+        #expect(await users("--outcome", "not-for-it").isEmpty)
+        let wrong = await stage.run("who", "@13", "--recorded", "--outcome", "lost")
+        #expect(
+            wrong.exitCode == .usage && wrong.errors.contains("--outcome lost: expected one or more of received, sent"))
+    }
+
+    @Test func `who has the clients of a user together, and sessions that differ in nothing else on one line`()
+        async throws
+    {
+        let stage = try LedgerStage(otherSessions: 3)
+        defer { stage.log.remove() }
+        let result = await stage.run("who", "@13", "--recorded")
+        let lines = result.output.split(separator: "\n").filter { $0.contains(LedgerStage.ana) }
+        #expect(lines.count == 1 && lines[0].contains("00000000000000a1/1 and 3 more"), "\(result.output)")
+        let all = await stage.run("who", "@13", "--recorded", "-o", "csv")
+        #expect(all.output.split(separator: "\n").count { $0.contains(LedgerStage.ana) } == 4, "\(all.output)")
     }
 
     @Test func `who lists users who were refused before the change`() async throws {
@@ -229,7 +265,7 @@ private struct LedgerStage {
     @Test func `where each delivery is recorded no filter has to be asked who was sent a change`() async throws {
         let stage = try LedgerStage(isFull: true)
         defer { stage.log.remove() }
-        let result = await stage.run("who", "@13", "--recorded")
+        let result = await stage.run("who", "@13", "--recorded", "--gone")
         let lines = result.output.split(separator: "\n").map(String.init)
         #expect(lines[2].hasPrefix("sent") && lines[2].contains("sent at 2026-11-21 10:04:51.710"), "\(result.output)")
         #expect(lines.contains("Deliveries are recorded (ledger = full) for 1 of 2."), "\(result.output)")

@@ -20,7 +20,8 @@ struct DatabaseApplyCommand: Command {
         OPTION, if another role created them. If the role lacks a right, a warning shows the statement that a \
         superuser has to run. The hub's own login does not have enough rights.
 
-        Without --yes the command asks on a terminal. Without a terminal it shows the plan and ends with status 2.
+        Without --yes the command asks on a terminal. Without a terminal it shows the plan and ends with status 2. With \
+        --yes it prints only what it applied.
 
         JSON. One object a file with kind ("plan", then "applied"), file, made, changed, warnings (each with message \
         and hint) and error.
@@ -40,7 +41,13 @@ struct DatabaseApplyCommand: Command {
         let files = SQLFile.foundation + (arguments.has(.definitions) ? SQLFile.extras : [])
         let report = InstallationReport(terminal, asJSON: arguments.has(.json))
         let plan = try DatabaseAccess.asking { try installation.plan(files) }
-        try report.show(plan, of: connection.place)
+        let isSettled = arguments.has(.yes) && plan.allSatisfy { $0.failure == nil } && !plan.allSatisfy(\.doesNothing)
+        if isSettled, !arguments.has(.json) {
+            // Nobody is asked, so what is applied is printed once.
+            try terminal.print("Applying to \(connection.place)")
+        } else {
+            try report.show(plan, of: connection.place)
+        }
         if let broken = plan.first(where: { $0.failure != nil }) {
             throw CommandFailure(
                 .notFound, "\(broken.file) cannot be applied: \(broken.failure?.message ?? "")",

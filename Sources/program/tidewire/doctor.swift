@@ -18,6 +18,9 @@ struct DoctorCommand: Command {
         shows the state, what follows from it, and the SQL that changes it. It changes nothing, and needs no running \
         hub. Give it the configuration that the hub will run with, because it also checks what the logins may do.
 
+        With --table, it prints only what concerns that table: its subscribers, and other checks that failed, because \
+        they may be the reason. The status counts all checks.
+
         With --claims (or --as-role, and --sub), it checks the view of one user: PostgreSQL counts the rows of each \
         table that this user may SELECT.
 
@@ -60,6 +63,10 @@ struct DoctorCommand: Command {
         if !found.contains(where: { $0.area == .publication && $0.isFailure }) {
             found += try tables(configuration, only, holder)
         }
+        // The report about a table has the table's findings, and what may be the reason for them.
+        let isStrict = arguments.has(.strict)
+        let isReady = !found.contains { $0.isFailure || isStrict && $0.state != .ok }
+        if only != nil { found = found.filter { $0.area == .tables || $0.isFailure } }
         if arguments.has(.fixSQL) {
             try printFixes(found, terminal)
         } else if arguments.has(.json) {
@@ -69,8 +76,7 @@ struct DoctorCommand: Command {
         } else {
             try printRows(found, terminal)
         }
-        let isStrict = arguments.has(.strict)
-        return found.contains { $0.isFailure || isStrict && $0.state != .ok } ? .notFound : .ok
+        return isReady ? .ok : .notFound
     }
 
     private func settings(_ configuration: Configuration) -> DatabaseCheck.Settings {

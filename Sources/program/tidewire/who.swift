@@ -19,6 +19,11 @@ struct WhoCommand: Command {
         tables, and, unless you name a --user, clients that had gone more than an hour before. It also lists users \
         whose socket, join or request the hub refused in the hour before, and who had not joined since.
 
+        The table has the clients of each user together, users whom the hub sent the change first. Clients of a user \
+        for which everything but the session is the same share a line, and SESSION says how many they are. Clients that \
+        had gone are counted in a line at the end; --gone and --user list them, and so does a change that concerned \
+        nobody else. --outcome shows only some outcomes. -o csv, -o md and --json have one line a client.
+
         RECORDED in the ledger (setting: ledger): who joined what, with which bindings and claims, and from which \
         offset on; for each client that left, up to which offset it was served and how much it had certainly received; \
         which losses it was told of. DERIVED: the command evaluates filters and policies again, by the rights, \
@@ -48,13 +53,15 @@ struct WhoCommand: Command {
         JSON. One object a client: outcome (sent, received, sent_later, received_later, not_matched, not_sent, \
         ended_before, unknown, refused), reason, user, role, topic, session, channel, since, joined, ended, losses, \
         claims_not_kept (names), policies (then, now, not_asked), basis (recorded or derived), sent_at (null if not \
-        recorded). For outcome refused, joined, ended, since and policies are missing, and refused is the time. If the \
+        recorded). It has all clients, also those that had gone, unless --outcome names outcomes. For outcome refused, \
+        joined, ended, since and policies are missing, and refused is the time. If the \
         log had no room for some clients: outcome not_in_log and clients, their number. Ends with \
-        status 0 if any client was sent the change, and 1 if none was.
+        status 0 if any client was sent the change, and 1 if none was, whatever outcomes are shown.
         """
     let operands = [Operand("OFFSET", .one, "The change's offset in the log: 4711 or @4711.")]
     let options: [Option] =
-        [.user, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log, .project] + Option.masking
+        [.user, .outcome, .gone, .recorded, .asOfNow, .clientLimit, .output, .json, .zone, .log, .project]
+        + Option.masking
         + Option.asking
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
@@ -66,6 +73,7 @@ struct WhoCommand: Command {
     let examples = [
         Example("tidewire who @18442901", "Which clients were sent this change?"),
         Example("tidewire who 18442901 --user 7f3c2b1e-0c5d-4f6e-8a52-000000000001 --json", "And this user?"),
+        Example("tidewire who @18442901 --outcome unknown,not_sent", "For whom is it unknown, or a loss?"),
         Example("tidewire who 18442901 --log ./copy/log --recorded", "From a copy of the log, without a database:"),
     ]
     let exitCodes = LogAccess.exitCodes
@@ -75,6 +83,7 @@ struct WhoCommand: Command {
         let zone = try arguments.zone()
         let offset = try arguments.offset(arguments.operands[0], named: "OFFSET")
         let limit = try arguments.clientLimit()
+        let wanted = try arguments.outcomes()
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
@@ -99,10 +108,11 @@ struct WhoCommand: Command {
             }
             progress.clear()
             audience.sort()
-            let printer = AudiencePrinter(terminal, zone)
+            let isListingGone = arguments.has(.gone) || user != nil || !wanted.isEmpty
+            let printer = AudiencePrinter(terminal, zone, wanted, isListingGone: isListingGone)
             if arguments.has(.json) {
-                for client in audience.clients { try terminal.print(client.json) }
-                for refusal in audience.refusals { try terminal.print(refusal.refusalJSON) }
+                for client in audience.clients where wanted.has(client) { try terminal.print(client.json) }
+                if wanted.hasRefused { for refusal in audience.refusals { try terminal.print(refusal.refusalJSON) } }
                 if let line = audience.strangersJSON { try terminal.print(line) }
             } else {
                 try printer.print(audience, judge, isRecordedOnly: arguments.has(.recorded))
@@ -124,6 +134,10 @@ struct WhoCommand: Command {
 
 extension Option {
     fileprivate static let user = Option.value("user", "SUB", "Only clients of this user (the claim sub).")
+    fileprivate static let outcome = Option.value(
+        "outcome", "LIST", isRepeatable: true,
+        "Only clients with these outcomes, separated by commas: \(OutcomeChoice.names.joined(separator: ", ")).")
+    fileprivate static let gone = Option.flag("gone", "Also list clients that had gone before the change.")
     fileprivate static let recorded = Option.flag(
         "recorded", "Show only what is recorded, and evaluate no filters and policies.")
     fileprivate static let clientLimit = Option.value(
@@ -137,7 +151,55 @@ extension Arguments {
     }
 }
 
+/// Choice of outcomes to show. An empty choice is all of them.
+private struct OutcomeChoice {
+    private var names: Set<String> = []
+
+    /// Names of all outcomes, as JSON has them.
+    static let names =
+        [.received, .sent, .receivedLater, .sentLater, .notMatched, .notSent, .endedBefore, .unknown].map {
+            (outcome: ChangeAudience.Client.Outcome) in outcome.rawValue
+        } + [refused]
+    private static let refused = "refused"
+    /// Words of the table for outcomes that JSON names otherwise.
+    private static let synonyms = ["not_for_it": "not_matched", "had_gone": "ended_before"]
+
+    var isEmpty: Bool { names.isEmpty }
+    var hasRefused: Bool { isEmpty || names.contains(Self.refused) }
+
+    /// Adds an outcome, in the words of JSON or of the table. False if there is none of that name.
+    mutating func add(_ word: String) -> Bool {
+        let plain = word.lowercased().split(separator: " ").joined(separator: "_").replacing("-", with: "_")
+        let name = Self.synonyms[plain] ?? plain
+        guard Self.names.contains(name) else { return false }
+        names.insert(name)
+        return true
+    }
+
+    func has(_ client: ChangeAudience.Client) -> Bool { isEmpty || names.contains(client.outcome.rawValue) }
+}
+
+extension Arguments {
+    fileprivate func outcomes() throws(UsageError) -> OutcomeChoice {
+        var choice = OutcomeChoice()
+        for list in values(of: .outcome) {
+            for word in list.split(separator: ",", omittingEmptySubsequences: false) where !choice.add(String(word)) {
+                throw UsageError(
+                    "--outcome \(word): expected one or more of \(OutcomeChoice.names.joined(separator: ", "))")
+            }
+        }
+        return choice
+    }
+}
+
 extension ChangeAudience {
+    /// True if the client had gone before the change, whether or not filters and policies let it see the change.
+    fileprivate func hadGone(_ client: Client) -> Bool {
+        client.outcome == .endedBefore
+            || !client.isSent
+                && client.attendance.reach(of: change.offset, committed: change.time ?? .min) == .endedBefore
+    }
+
     /// Sentence about outcomes that are recorded, not derived; nil if deliveries are not recorded.
     fileprivate var recordedSentence: String? {
         let known = clients.count { $0.basis == .recorded }
@@ -166,10 +228,50 @@ extension ChangeAudience {
 private struct AudiencePrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
+    private let wanted: OutcomeChoice
+    private let isListingGone: Bool
 
-    init(_ terminal: Terminal, _ zone: DisplayZone) {
+    init(_ terminal: Terminal, _ zone: DisplayZone, _ wanted: OutcomeChoice, isListingGone: Bool) {
         self.terminal = terminal
         self.zone = zone
+        self.wanted = wanted
+        self.isListingGone = isListingGone
+    }
+
+    /// Line of the table, with the sessions for which it holds.
+    private struct Line {
+        let cells: [String]
+        var sessions: [String]
+
+        /// Cells, with the first session and the number of further ones.
+        var printed: [String] {
+            var printed = cells
+            let more = sessions.count - 1
+            printed[3] = more == 0 ? sessions[0] : "\(sessions[0]) and \(more) more"
+            return printed
+        }
+    }
+
+    /// Returns the lines of the clients, in the order of users.
+    private func lines(_ clients: [ChangeAudience.Client], where asked: AskedPolicies) -> [[String]] {
+        let cells = clients.map { $0.cells(zone, where: asked) }
+        guard terminal.form == .table else { return cells }
+        var order: [String] = []
+        var users: [String: [Line]] = [:]
+        var places: [[String]: Int] = [:]
+        for line in cells {
+            let (user, session) = (line[1], line[3])
+            if users[user] == nil { order.append(user) }
+            var common = line
+            common[3] = ""
+            if let place = places[common] {
+                users[user]?[place].sessions.append(session)
+            } else {
+                places[common] = users[user]?.count ?? 0
+                users[user, default: []].append(Line(cells: common, sessions: [session]))
+            }
+        }
+        return order.flatMap { users[$0, default: []].map(\.printed) }
     }
 
     func print(_ audience: ChangeAudience, _ judge: Explainer?, isRecordedOnly: Bool) throws {
@@ -180,6 +282,11 @@ private struct AudiencePrinter {
             ScreenText.escaped(
                 "@\(change.offset) \(change.operation.name) \(text.table(change)) key \(text.key(change)), "
                     + "committed \(time), xid \(change.transaction.xid)"))
+        let chosen = audience.clients.filter(wanted.has)
+        let gone = isListingGone ? [] : chosen.filter(audience.hadGone)
+        // If the change concerned nobody else, those who had gone are the answer.
+        let isShort = gone.count < chosen.count
+        let listed = isShort && !isListingGone ? chosen.filter { !audience.hadGone($0) } : chosen
         guard !audience.clients.isEmpty else {
             try terminal.remark(
                 "told nobody: the ledger (setting: ledger) shows no client that listened to the table then")
@@ -198,8 +305,14 @@ private struct AudiencePrinter {
             ], on: terminal)
         try terminal.print(heading: table)
         let asked = AskedPolicies(judge)
-        for client in audience.clients { try terminal.print(table.line(client.cells(zone, where: asked))) }
-        for refusal in audience.refusals { try terminal.print(table.line(refusal.refusalCells(zone))) }
+        for line in lines(listed, where: asked) { try terminal.print(table.line(line)) }
+        if wanted.hasRefused {
+            for refusal in audience.refusals { try terminal.print(table.line(refusal.refusalCells(zone))) }
+        }
+        if isShort, !gone.isEmpty {
+            let clients = gone.count == 1 ? "1 client" : "\(gone.count) clients"
+            try terminal.remark("Not listed (see --gone): \(clients) that had gone before the change.")
+        }
         if judge != nil, !audience.claimsNotKept.isEmpty {
             let claims = ScreenText.escaped(audience.claimsNotKept.joined(separator: ", "))
             try terminal.remark(

@@ -74,7 +74,7 @@ public struct LogQuestion: Sendable, Equatable {
         "where": .analyst, "presence": .analyst, "user": .analyst, "recorded": .analyst, "now": .analyst,
         "offset": .analyst, "key": .analyst, "role": .analyst, "sub": .analyst, "filter": .analyst, "event": .analyst,
         "unchecked": .analyst, "note": .analyst, "policies": .analyst, "deliveries": .analyst, "replayed": .analyst,
-        "triggers": .analyst, "reads": .analyst,
+        "triggers": .analyst, "reads": .analyst, "outcome": .analyst, "gone": .analyst,
         "unmask": .admin,
     ]
 
@@ -83,7 +83,7 @@ public struct LogQuestion: Sendable, Equatable {
 
     private static let flags: Set<String> = [
         "presence", "json", "recorded", "now", "unchecked", "policies", "deliveries", "triggers", "reads",
-        "strict",
+        "strict", "gone",
     ]
 
     /// Reason why a question is refused.
