@@ -248,8 +248,7 @@ public struct HistoryReader: ~Copyable {
         return kept
     }
 
-    private static func values(_ tuple: borrowing Tuple, of relation: RecordedRelation) throws(ByteError) -> [RowValue]
-    {
+    static func values(_ tuple: borrowing Tuple, of relation: RecordedRelation) throws(ByteError) -> [RowValue] {
         var values: [RowValue] = []
         values.reserveCapacity(relation.relation.columns.count)
         var columns = tuple.columns()

@@ -19,15 +19,19 @@ public struct RowAsOf: Sendable {
     public let offset: UInt64
     public let witness: Witness
     public let key: String
-    /// Values by the names that the table's columns had at the witness. `json` is nil if the log does not have the
-    /// value.
-    public let values: [(name: String, json: String?)]
-    /// Values as PostgreSQL writes them; nil if NULL or unknown.
-    public let texts: [String?]
-    /// Values as PostgreSQL sent them, masked where needed.
+    /// Values as PostgreSQL sent them, masked where needed. `relation` is the schema that the row had.
     public let row: [RowValue]
     /// Schema that the row had at the witness.
     public let relation: RecordedRelation
+
+    /// Values by the names that the table's columns had then; nil if the log does not have the value.
+    public var values: [(name: String, json: String?)] {
+        let columns = relation.relation.columns
+        return columns.indices.map { (columns[$0].name, row[$0].json(relation.renderings[$0])) }
+    }
+
+    /// Values as PostgreSQL writes them; nil if NULL or unknown.
+    public var texts: [String?] { row.map(\.plainText) }
 }
 
 /// Reason why the rows of a table cannot be reconstructed.
@@ -48,13 +52,8 @@ public enum TableAsOfError: Error, Sendable, Equatable {
 /// A renamed table stays one table. If several tables had the name, the result shows the one that had it last. A table
 /// of a restored database is another table. All rows are held in memory, up to a limit.
 public struct TableAsOf: ~Copyable {
-    private var tables: [TableFamilies.Identity: TableRows] = [:]
-    /// Table that is shown: the last one with a change under the asked name, or else the last one with a change.
-    private var shown: TableFamilies.Identity?
-    public private(set) var gaps: [RecordedGap] = []
-    private var masks: [UInt64: MaskedRelation] = [:]
-    private let masking: Masking
-    private let mostRows: Int
+    private var gathering: Gathering
+    public var gaps: [RecordedGap] { gathering.gaps }
 
     /// Reconstructs the rows of a table.
     ///
@@ -63,8 +62,6 @@ public struct TableAsOf: ~Copyable {
         _ log: HistoryLog, _ table: TableName, _ query: HistoryQuery, atMost most: Int,
         noting: ((UInt64) throws -> Void)? = nil
     ) throws {
-        masking = log.masking
-        mostRows = most
         let place = try log.window(from: nil, to: query.to)
         let families = try TableFamilies(log, withKept: true)
         let wanted = families.tables(called: table)
@@ -73,101 +70,186 @@ public struct TableAsOf: ~Copyable {
         guard !newest.keyColumns.isEmpty else { throw TableAsOfError.noKey(table) }
         let tableKeys = Array(Set(relations.map(\.tableKey)))
         var kept = try KeptParts(log, tableKeys, families, wanted)
-        for identity in wanted { tables[identity] = TableRows(table, keepsTrack: kept.areThere) }
+        var gathering = Gathering(
+            of: table, wanted, families, place, log.masking, keepsTrack: kept.areThere, mostRows: most)
         var query = query
         query.tables = [table]
         query.alsoWanted = Set(relations.map(\.fingerprint))
         var reader = try HistoryReader(log, query, window: HistoryWindow(), matching: tableKeys)
         reader.noting = noting
-        var (isBehind, isEnded) = (false, false)
-        while !isEnded, let item = try reader.nextUnmasked() {
-            switch item {
-            case .gap(let gap):
-                try take(&kept, before: gap.offset)
-                isBehind = isBehind || !place.contains(offset: gap.offset, time: gap.time)
-                // The lost changes may concern any row.
-                isEnded = isBehind
-                guard !isEnded else { continue }
-                gaps.append(gap)
-                for identity in tables.keys { tables[identity]?.noteGap() }
-            case .presence, .mark, .kept: continue
-            case .change(let change):
-                try take(&kept, before: change.offset)
-                guard let relation = change.relation else { continue }
-                let identity = families.identity(of: relation, in: change.epoch)
-                guard wanted.contains(identity) else { continue }
-                masks[relation.fingerprint] = reader.masks(of: relation)
-                if place.contains(offset: change.offset, time: change.time ?? .min) {
-                    show(identity, relation, called: table)
-                    tables[identity]?.take(change, relation)
-                } else {
-                    isBehind = true
-                    // A truncate does not show which rows it removed.
-                    isEnded = change.operation == .truncate && (shown ?? identity) == identity
-                    guard !isEnded else { continue }
-                    if shown == nil, relation.table == table { shown = identity }
-                    tables[identity]?.take(later: change, relation)
+        var keys = StoredKeyPair()
+        while !gathering.isEnded {
+            let isMore = try reader.visitEntry { reader, entry in
+                switch entry.kind {
+                case .relation: try reader.learn()
+                case .gap: if let gap = try reader.gap(entry) { try gathering.take(gap, &kept) }
+                case .transaction: try gathering.take(entry, reader, &kept, &keys)
+                default: break
                 }
-                try check(identity)
             }
+            if !isMore { break }
         }
-        if !isEnded { try take(&kept, before: .max) }
+        if !gathering.isEnded { try gathering.take(&kept, before: .max) }
+        self.gathering = gathering
     }
 
-    private mutating func show(
-        _ identity: TableFamilies.Identity, _ relation: RecordedRelation, called table: TableName
-    ) {
-        if relation.table == table || shown.flatMap({ tables[$0]?.name }) != table { shown = identity }
-        tables[identity]?.name = relation.table
-    }
-
-    private func check(_ identity: TableFamilies.Identity) throws {
-        guard tables[identity]?.isWithin(mostRows) ?? true else { throw TableAsOfError.tooManyRows(most: mostRows) }
-    }
-
-    /// Applies the parts of readings that precede this change in the log.
-    private mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
-        while let part = try kept.next(before: offset) {
-            if shown == nil {
-                shown = part.identity
-                tables[part.identity]?.name = part.relation.table
-            }
-            masks[part.relation.fingerprint] =
-                masks[part.relation.fingerprint]
-                ?? MaskedRelation(part.relation.relation, masking, alsoCalled: part.names)
-            try tables[part.identity]?.take(part)
-            try check(part.identity)
-        }
-    }
-
-    private var table: TableRows? { shown.flatMap { tables[$0] } }
+    private var table: TableRows? { gathering.table }
 
     /// Calls `body` for each row, in the order of their offsets.
     public func visit(_ body: (RowAsOf) throws -> Void) throws {
-        let rows = table?.rows.values.sorted { ($0.offset, $0.order) < ($1.offset, $1.order) }
-        for row in rows ?? [] { try body(described(row)) }
+        try table?.forEach { try body(gathering.described($0)) }
     }
 
     /// Last name of the table; nil if the log shows nothing of the table at the place.
     public var name: TableName? { table?.name }
     /// Number of rows that existed but are not shown, because their values were removed from the log.
     public var forgottenCount: Int { table?.forgottenCount ?? 0 }
-    public var count: Int { table?.rows.count ?? 0 }
-    /// True if `isWhole` is reliable only on the condition that the table was published all the time between the place
-    /// and the reading. A change that was not published is in no log.
+    public var count: Int { table?.count ?? 0 }
+    /// True if `isWhole` holds only provided that the table was published all the time between the place and the
+    /// reading. A change that was not published is in no log.
     public var isWholeIfPublished: Bool { table?.isWholeIfPublished ?? false }
     /// True if these are all rows of the table, on the condition that `isWholeIfPublished` states.
     public var isWhole: Bool { table?.isWhole ?? false }
+}
 
-    private func described(_ row: TableRows.Row) -> RowAsOf {
+/// Rows of the tables that had a name, as the log's entries show them one after the other.
+private struct Gathering {
+    private let asked: TableName
+    private let wanted: Set<TableFamilies.Identity>
+    private let families: TableFamilies
+    private let place: HistoryWindow
+    private let masking: Masking
+    private let mostRows: Int
+    private var tables: [TableRows] = []
+    private var indexes: [TableFamilies.Identity: Int] = [:]
+    /// Index of the table that is shown: the last one with a change under the asked name, or else the last one with a
+    /// change.
+    private var shown: Int?
+    private(set) var gaps: [RecordedGap] = []
+    private var masks: [UInt64: MaskedRelation] = [:]
+    private var isBehind = false
+    /// True if nothing more can be learnt from the log.
+    private(set) var isEnded = false
+    /// Schema of the last change and its table, which most changes have in common with the one before.
+    private var last: (fingerprint: UInt64, epoch: UInt64, index: Int, relation: RecordedRelation)?
+
+    init(
+        of table: TableName, _ wanted: Set<TableFamilies.Identity>, _ families: TableFamilies, _ place: HistoryWindow,
+        _ masking: Masking, keepsTrack: Bool, mostRows: Int
+    ) {
+        (asked, self.wanted, self.families, self.place) = (table, wanted, families, place)
+        (self.masking, self.mostRows) = (masking, mostRows)
+        for identity in wanted {
+            indexes[identity] = tables.count
+            tables.append(TableRows(table, keepsTrack: keepsTrack))
+        }
+    }
+
+    var table: TableRows? { shown.map { tables[$0] } }
+
+    mutating func take(_ gap: RecordedGap, _ kept: inout KeptParts) throws {
+        try take(&kept, before: gap.offset)
+        isBehind = isBehind || !place.contains(offset: gap.offset, time: gap.time)
+        // The lost changes may concern any row.
+        isEnded = isBehind
+        guard !isEnded else { return }
+        gaps.append(gap)
+        for index in tables.indices { tables[index].noteGap() }
+    }
+
+    /// Takes the changes of a transaction or a part of it.
+    mutating func take(
+        _ entry: EventLogEntry, _ reader: borrowing HistoryReader, _ kept: inout KeptParts, _ keys: inout StoredKeyPair
+    ) throws {
+        let time = reader.time(of: entry)
+        var part = try TransactionPart(reader.reader.payload)
+        var offset = entry.offset
+        while !isEnded, let change = try part.next() {
+            defer { offset += 1 }
+            guard change.operation != .message else { continue }
+            let (index, relation) = try table(of: change.relation, entry, reader)
+            guard let index else { continue }
+            try take(&kept, before: offset)
+            if place.contains(offset: offset, time: time) {
+                show(index, relation)
+                if try !tables[index].take(stored: change, at: offset, relation, &keys) {
+                    try tables[index].take(try reader.recorded(change, offset, entry, part.info, relation), relation)
+                }
+            } else {
+                isBehind = true
+                // A truncate does not show which rows it removed.
+                isEnded = change.operation == .truncate && (shown ?? index) == index
+                guard !isEnded else { return }
+                if shown == nil, relation.table == asked { shown = index }
+                if try tables[index].knows(later: change, relation, &keys) { continue }
+                tables[index].take(
+                    later: try reader.recorded(change, offset, entry, part.info, relation), relation)
+            }
+            guard tables[index].isWithin(mostRows) else { throw TableAsOfError.tooManyRows(most: mostRows) }
+        }
+    }
+
+    /// Returns the index of the table that a change concerns, and its schema; the index is nil if the table is another.
+    private mutating func table(
+        of fingerprint: UInt64, _ entry: EventLogEntry, _ reader: borrowing HistoryReader
+    ) throws -> (Int?, RecordedRelation) {
+        if let last, last.fingerprint == fingerprint, last.epoch == entry.epoch { return (last.index, last.relation) }
+        guard let prepared = reader.relations[fingerprint] else {
+            throw ByteError(expected: "the schema of each change before it", offset: 0)
+        }
+        let identity = families.identity(of: prepared.known, in: entry.epoch)
+        guard prepared.isWanted, let index = indexes[identity] else { return (nil, prepared.known) }
+        masks[fingerprint] = prepared.masked
+        last = (fingerprint, entry.epoch, index, prepared.known)
+        return (index, prepared.known)
+    }
+
+    private mutating func show(_ index: Int, _ relation: RecordedRelation) {
+        guard shown != index || tables[index].name != relation.table else { return }
+        if relation.table == asked || shown.map({ tables[$0].name }) != asked { shown = index }
+        tables[index].name = relation.table
+    }
+
+    /// Takes the parts that stand before this change in the log.
+    mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
+        while let part = try kept.next(before: offset) {
+            guard let index = indexes[part.identity] else { continue }
+            if shown == nil {
+                shown = index
+                tables[index].name = part.relation.table
+            }
+            masks[part.relation.fingerprint] =
+                masks[part.relation.fingerprint]
+                ?? MaskedRelation(part.relation.relation, masking, alsoCalled: part.names)
+            try tables[index].take(part)
+            guard tables[index].isWithin(mostRows) else { throw TableAsOfError.tooManyRows(most: mostRows) }
+        }
+    }
+
+    func described(_ row: TableRows.Row) -> RowAsOf {
         let known = masks[row.relation.fingerprint]
         let values = (known ?? MaskedRelation(row.relation.relation, masking, alsoCalled: [])).shown(row.values)
-        let columns = row.relation.relation.columns
         return RowAsOf(
             offset: row.offset, witness: row.witness,
-            key: row.relation.keyColumns.map { values[$0].plainText ?? "" }.joined(separator: ","),
-            values: columns.indices.map { (columns[$0].name, values[$0].json(row.relation.renderings[$0])) },
-            texts: values.map(\.plainText), row: values, relation: row.relation)
+            key: row.relation.keyColumns.map { values[$0].plainText ?? "" }.joined(separator: ","), row: values,
+            relation: row.relation)
+    }
+}
+
+extension HistoryReader {
+    /// Returns a change with all its values, unmasked.
+    fileprivate func recorded(
+        _ change: borrowing Change, _ offset: UInt64, _ entry: EventLogEntry, _ info: TransactionInfo,
+        _ relation: RecordedRelation
+    ) throws(ByteError) -> RecordedChange {
+        var recorded = RecordedChange(
+            offset: offset, epoch: entry.epoch, transaction: info, index: 0, operation: change.operation,
+            oldImage: change.oldImage, options: change.options, relation: relation, old: [], new: [])
+        recorded.forgotten = change.isForgotten ? ForgottenChange(change) : nil
+        if let old = change.old { recorded.old = try Self.values(old, of: relation) }
+        if let new = change.new { recorded.new = try Self.values(new, of: relation) }
+        recorded.compareImages()
+        return recorded
     }
 }
 

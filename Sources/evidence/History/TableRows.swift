@@ -2,28 +2,26 @@ import Bytes
 import Change
 
 /// Rows of one table at a place in the log. Callers pass the changes before the place first, then the changes after it.
+///
+/// Rows are kept in the form of the log. Nearly all changes are taken from their stored form (`take(stored:)`), without
+/// copies of single values.
 struct TableRows {
     struct Row {
         var offset: UInt64
-        /// Order among the rows with the same offset.
-        var order = 0
-        var witness = RowAsOf.Witness.change
+        var witness: RowAsOf.Witness
         var relation: RecordedRelation
         var values: [RowValue]
-        /// Number of gaps before this version. A later gap may have lost changes of the row.
-        var gaps: Int
     }
 
-    private(set) var rows: [[RowValue]: Row] = [:]
+    private var rows = CompactRows()
+    /// Schemas of the rows, by the numbers that the rows have.
+    private var relations: [RecordedRelation] = []
+    private var numbers: [UInt64: UInt32] = [:]
     var name: TableName
     /// Partial keys of rows whose last change was forgotten.
     private var forgotten: Set<ForgottenMark> = []
-    /// Keys of rows that were deleted or got another key. Kept only if a reading may show such a row.
-    private var gone: Set<[RowValue]> = []
-    /// True if the log has readings of the table, which may show rows in `gone`.
+    /// True if keys of rows that were deleted or got another key are noted: a reading may show such a row.
     private let keepsTrack: Bool
-    /// Keys of rows whose first change after the place was seen.
-    private var settled: Set<[RowValue]> = []
     private var settledMarks: Set<ForgottenMark> = []
     private var gaps = 0
     /// Number of gaps before the last truncate; nil without one. From a truncate on, the log has all rows of the table.
@@ -43,55 +41,118 @@ struct TableRows {
     /// decides.
     var isWholeIfPublished: Bool { emptied == nil && wasRead }
     var forgottenCount: Int { forgotten.count }
+    var count: Int { rows.rowCount }
 
-    /// True if the rows fit the limit. Keys of absent rows and of settled ones are limited to four times as many.
-    func isWithin(_ most: Int) -> Bool { rows.count <= most && gone.count + settled.count <= 4 * most }
+    /// True if the rows fit the limit. Noted keys without a row are limited to four times as many.
+    func isWithin(_ most: Int) -> Bool { rows.rowCount <= most && rows.noteCount <= 4 * most }
+
+    /// Calls `body` for each row, in the order of their offsets.
+    func forEach(_ body: (Row) throws -> Void) throws {
+        for number in rows.ordered {
+            guard let row = try row(Int(number)) else { continue }
+            try body(row)
+        }
+    }
+
+    private func row(_ number: Int) throws(ByteError) -> Row? {
+        guard let facts = rows.facts(of: number) else { return nil }
+        return Row(
+            offset: facts.offset, witness: facts.witness, relation: relations[Int(facts.relation)],
+            values: try RowValue.row(rows.image(of: number)))
+    }
+
+    private mutating func number(of relation: RecordedRelation) -> UInt32 {
+        if let known = numbers[relation.fingerprint] { return known }
+        let number = UInt32(relations.count)
+        numbers[relation.fingerprint] = number
+        relations.append(relation)
+        return number
+    }
+
+    private mutating func facts(
+        _ offset: UInt64, _ relation: RecordedRelation, _ witness: RowAsOf.Witness = .change, order: Int = 0
+    ) -> CompactRows.Facts {
+        CompactRows.Facts(
+            offset: offset, order: UInt32(truncatingIfNeeded: order), gaps: UInt32(gaps),
+            relation: number(of: relation),
+            witness: witness)
+    }
 
     // MARK: Before the place
 
-    mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) {
-        if let left = change.forgotten { return forget(left, change.operation, relation) }
+    /// Takes a change from its stored form. Returns false if the change needs `take(_:_:)`, because values are missing
+    /// or were forgotten, or the row gets another key.
+    mutating func take(
+        stored change: borrowing Change, at offset: UInt64, _ relation: RecordedRelation, _ keys: inout StoredKeyPair
+    ) throws(ByteError) -> Bool {
+        guard forgotten.isEmpty, !change.isForgotten, try keys.read(change, relation) else { return false }
+        switch change.operation {
+        case .insert, .update:
+            guard let new = change.new else { return false }
+            rows.set(keys.key, new.bytes, facts(offset, relation))
+        case .delete:
+            if let number = rows.find(keys.key) { rows.removeRow(number) }
+            if keepsTrack { rows.note(gone: keys.key, gaps: gaps) }
+        case .truncate, .message: return false
+        }
+        return true
+    }
+
+    mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) throws(ByteError) {
+        if let left = change.forgotten { return try forget(left, change.operation, relation) }
         let key = change.key.map(\.value)
         if !forgotten.isEmpty, let hash = relation.rowKey(fromKey: key) {
             forgotten = forgotten.filter { !$0.fits(hash) }
         }
         switch change.operation {
         case .truncate: empty()
-        case .insert: set(key, change, relation, change.new)
+        case .insert: set(key, change.new, facts(change.offset, relation))
         case .update:
-            let former = rows.removeValue(forKey: change.oldKey ?? key)
+            let former = try removeRow(change.oldKey ?? key)
             if let oldKey = change.oldKey { note(gone: oldKey) }
             let values = change.new.indices.map { column in
                 change.value(of: column) ?? former?.value(relation.relation.columns[column].name) ?? .unchanged
             }
-            set(key, change, relation, values)
+            set(key, values, facts(change.offset, relation))
         case .delete:
-            rows[key] = nil
+            _ = try removeRow(key)
             note(gone: key)
         case .message: break
         }
     }
 
-    private mutating func set(
-        _ key: [RowValue], _ change: RecordedChange, _ relation: RecordedRelation, _ values: [RowValue]
-    ) {
-        rows[key] = Row(offset: change.offset, relation: relation, values: values, gaps: gaps)
-        gone.remove(key)
+    private mutating func set(_ key: [RowValue], _ values: [RowValue], _ facts: CompactRows.Facts) {
+        rows.set(RowValue.key(key).rawBytes, RowValue.image(values).rawBytes, facts)
     }
 
-    private mutating func note(gone key: [RowValue]) { if keepsTrack { gone.insert(key) } }
+    private mutating func removeRow(_ key: [RowValue]) throws(ByteError) -> Row? {
+        guard let number = rows.find(RowValue.key(key).rawBytes) else { return nil }
+        let row = try row(number)
+        rows.removeRow(number)
+        return row
+    }
+
+    private mutating func note(gone key: [RowValue]) {
+        if keepsTrack { rows.note(gone: RowValue.key(key).rawBytes, gaps: gaps) }
+    }
 
     private mutating func empty() {
-        rows = [:]
+        rows.removeAll()
         forgotten = []
-        gone = []
         (emptied, wasRead) = (gaps, false)
         parts = [:]
     }
 
     /// Removes every row whose key may be that of the forgotten change.
-    private mutating func forget(_ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation) {
-        rows = rows.filter { key, _ in relation.rowKey(fromKey: key).map { !left.fits($0) } ?? true }
+    private mutating func forget(
+        _ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation
+    ) throws(ByteError) {
+        var removed: [Int] = []
+        try rows.forEachRow { (number) throws(ByteError) in
+            let key = try RowValue.values(ofKey: rows.key(of: number))
+            if relation.rowKey(fromKey: key).map({ left.fits($0) }) ?? false { removed.append(number) }
+        }
+        for number in removed { rows.removeRow(number) }
         // Compares keys only: the day does not distinguish rows.
         for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
         if operation != .delete, let mark = left.new { forgotten.insert(mark) }
@@ -101,14 +162,23 @@ struct TableRows {
     /// Records that any row may have changed in a gap.
     mutating func noteGap() {
         gaps += 1
-        gone = []
+        rows.forgetGone()
         wasRead = false
         parts = [:]
     }
 
     // MARK: After the place
 
-    /// Applies a change after the place. The first change of a row shows the values that the row had at the place.
+    /// True if the change, which comes after the place, shows nothing new: the first change of its row was seen. False
+    /// if that cannot be told from the stored form.
+    func knows(
+        later change: borrowing Change, _ relation: RecordedRelation, _ keys: inout StoredKeyPair
+    ) throws(ByteError) -> Bool {
+        guard !change.isForgotten, try keys.read(change, relation) else { return false }
+        return rows.find(keys.key).map { rows.isSettled($0) } ?? false
+    }
+
+    /// Takes a change after the place. The first change of a row shows the row that it found.
     mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
         if let left = change.forgotten {
             settledMarks.formUnion([left.old, left.new].compactMap { $0 })
@@ -117,12 +187,19 @@ struct TableRows {
         guard change.operation != .message else { return }
         let key = change.key.map(\.value)
         let found = change.oldKey ?? key
-        defer { if change.oldKey != nil { settled.insert(key) } }
-        guard settled.insert(found).inserted, rows[found] == nil, change.operation != .insert else { return }
+        defer { if change.oldKey != nil { settle(key) } }
+        guard settle(found), !hasRow(found), change.operation != .insert else { return }
         let values = relation.relation.columns.indices.map { column in
             change.oldValue(of: column) ?? relation.keyColumns.firstIndex(of: column).map { found[$0] } ?? .unchanged
         }
-        rows[found] = Row(offset: change.offset, witness: .later, relation: relation, values: values, gaps: gaps)
+        set(found, values, facts(change.offset, relation, .later))
+    }
+
+    @discardableResult
+    private mutating func settle(_ key: [RowValue]) -> Bool { rows.note(settled: RowValue.key(key).rawBytes) }
+
+    private func hasRow(_ key: [RowValue]) -> Bool {
+        rows.find(RowValue.key(key).rawBytes).map { rows.facts(of: $0) != nil } ?? false
     }
 
     // MARK: Readings from the database
@@ -141,15 +218,17 @@ struct TableRows {
             }
             let key = part.relation.keyColumns.map { values[$0] }
             guard isUnheardOf(key, part.relation) else { continue }
-            rows[key] = Row(
-                offset: part.offset, order: order, witness: .kept, relation: part.relation, values: values, gaps: gaps)
+            let facts = facts(part.offset, part.relation, .kept, order: order)
+            rows.set(RowValue.key(key).rawBytes, row.image.rawBytes, facts)
         }
         noteWhole(part.note)
     }
 
     private func isUnheardOf(_ key: [RowValue], _ relation: RecordedRelation) -> Bool {
-        if let row = rows[key], row.gaps == gaps { return false }
-        guard !gone.contains(key), !settled.contains(key) else { return false }
+        if let number = rows.find(RowValue.key(key).rawBytes) {
+            if let facts = rows.facts(of: number), Int(facts.gaps) == gaps { return false }
+            guard !rows.isGone(number, gaps: gaps), !rows.isSettled(number) else { return false }
+        }
         guard !forgotten.isEmpty || !settledMarks.isEmpty, let hash = relation.rowKey(fromKey: key) else { return true }
         return !forgotten.contains { $0.fits(hash) } && !settledMarks.contains { $0.fits(hash) }
     }
@@ -165,4 +244,87 @@ struct TableRows {
 
 extension TableRows.Row {
     fileprivate func value(_ name: String) -> RowValue? { relation.relation.column(named: name).map { values[$0] } }
+}
+
+/// Keys of a stored change, read in place into memory that is used again.
+struct StoredKeyPair: ~Copyable {
+    private var new = ByteWriter(capacity: 256)
+    private var old = ByteWriter(capacity: 256)
+    private var isNew = true
+
+    /// Key that `read` found, as `RowValue.key` writes it.
+    var key: RawSpan {
+        @_lifetime(borrow self)
+        get { isNew ? new.bytes : old.bytes }
+    }
+
+    /// Reads the key. Returns false if the stored form alone does not show the row: values are missing, or the row got
+    /// another key.
+    mutating func read(_ change: borrowing Change, _ relation: RecordedRelation) throws(ByteError) -> Bool {
+        switch change.operation {
+        case .insert, .update:
+            guard let tuple = change.new, try Self.read(tuple, relation, &new, demandsAll: true) else { return false }
+            isNew = true
+            guard change.operation == .update, let before = change.old else { return true }
+            guard
+                change.oldImage == .full || relation.keyColumns.allSatisfy({ relation.relation.columns[$0].isIdentity })
+            else { return false }
+            return try Self.read(before, relation, &old, demandsAll: false) && old.bytes.equals(new.bytes)
+        case .delete:
+            guard let before = change.old,
+                change.oldImage == .full || relation.keyColumns.allSatisfy({ relation.relation.columns[$0].isIdentity })
+            else { return false }
+            isNew = false
+            return try Self.read(before, relation, &old, demandsAll: false)
+        case .truncate, .message: return false
+        }
+    }
+
+    /// Copies the key's values. Returns false if one of them is unknown, or, with `demandsAll`, any value of the row.
+    private static func read(
+        _ tuple: borrowing Tuple, _ relation: RecordedRelation, _ key: inout ByteWriter, demandsAll: Bool
+    ) throws(ByteError) -> Bool {
+        key.removeAll()
+        var columns = tuple.columns()
+        guard columns.remaining == relation.relation.columns.count else {
+            throw ByteError(expected: "a row as wide as its table", offset: 0)
+        }
+        var (index, wanted, isKnown) = (0, 0, true)
+        while true {
+            let start = columns.offset
+            guard let value = try columns.next() else { break }
+            let isKey = wanted < relation.keyColumns.count && relation.keyColumns[wanted] == index
+            if case .unchanged = copy value, isKey || demandsAll { isKnown = false }
+            if isKey {
+                key.append(tuple.bytes.extracting(start..<columns.offset))
+                wanted += 1
+            }
+            index += 1
+        }
+        return isKnown
+    }
+}
+
+extension RowValue {
+    /// Returns a key in the form of the values in a row image, without their number.
+    fileprivate static func key(_ values: [RowValue]) -> [UInt8] {
+        var writer = ByteWriter(capacity: 64)
+        for value in values { value.append(to: &writer) }
+        return writer.copied()
+    }
+
+    fileprivate static func values(ofKey key: [UInt8]) throws(ByteError) -> [RowValue] {
+        let image = [0xff, 0xff] + key
+        var columns = TupleColumns(image.rawBytes)
+        var values: [RowValue] = []
+        while columns.offset < image.count, let value = try columns.next() { values.append(RowValue(value)) }
+        return values
+    }
+
+    fileprivate static func image(_ values: [RowValue]) -> [UInt8] {
+        var writer = ByteWriter(capacity: 256)
+        writer.append(big: UInt16(truncatingIfNeeded: values.count))
+        for value in values { value.append(to: &writer) }
+        return writer.copied()
+    }
 }

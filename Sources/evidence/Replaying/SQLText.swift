@@ -6,6 +6,7 @@ public enum SQLText {
     /// Returns a string literal that PostgreSQL converts to the column's type. It is correct for any setting of
     /// standard_conforming_strings.
     public static func literal(_ text: String) -> String {
+        if text.utf8.allSatisfy({ $0 != UInt8(ascii: "'") && $0 != UInt8(ascii: "\\") }) { return "'" + text + "'" }
         var literal = "'"
         var hasBackslash = false
         for scalar in text.unicodeScalars {
@@ -94,18 +95,26 @@ public struct RowStatements: Sendable {
     /// Returns the names of the target's columns that an INSERT statement can set for this row, and the values as SQL
     /// literals.
     public func insertable(_ row: [RowValue]) -> (names: [String], values: [String]) {
-        var (given, values): ([String], [String]) = ([], [])
+        var (given, values): ([Int], [String]) = ([], [])
+        insertable(row, &given, &values)
+        return (given.map { names[$0] }, values)
+    }
+
+    /// Appends the columns that get values, as indexes, and the values.
+    func insertable(_ row: [RowValue], _ given: inout [Int], _ values: inout [String]) {
         for index in row.indices {
             guard let column = columns[index], !column.isGenerated, let value = literal(row[index], column) else {
                 continue
             }
-            given.append(names[index])
+            given.append(index)
             values.append(value)
         }
-        return (given, values)
     }
 
-    /// Returns the beginning of an INSERT statement, up to the rows.
+    /// Returns the part of the statement before the rows, for the columns with these indexes.
+    func heading(of given: [Int]) -> String { heading(given.map { names[$0] }) }
+
+    /// Returns the part of the statement before the rows.
     public func heading(_ names: [String]) -> String {
         "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
     }

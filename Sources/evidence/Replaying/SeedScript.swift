@@ -141,6 +141,8 @@ private struct Batch {
     private var heading = ""
     private var rows: [String] = []
     private var bytes = 0
+    /// Schema and columns that the heading is for.
+    private var columns: (schema: UInt64, given: [Int])?
     private var statements: [UInt64: RowStatements] = [:]
     /// Names of the columns whose value the log does not have in some row.
     private(set) var unknown: Set<String> = []
@@ -154,13 +156,20 @@ private struct Batch {
     mutating func add(_ row: RowAsOf, to name: TableName) -> String? {
         let statements = statements(row.relation, name)
         note(row, statements)
-        let (names, values) = statements.insertable(row.row)
-        guard !names.isEmpty else { return nil }
-        let heading = statements.heading(names)
+        var (given, values): ([Int], [String]) = ([], [])
+        given.reserveCapacity(row.row.count)
+        values.reserveCapacity(row.row.count)
+        statements.insertable(row.row, &given, &values)
+        guard !given.isEmpty else { return nil }
+        var heading = self.heading
+        if columns?.schema != row.relation.fingerprint || columns?.given != given {
+            heading = statements.heading(of: given)
+            columns = (row.relation.fingerprint, given)
+        }
         var ended: String?
         if heading != self.heading || rows.count >= Self.mostRows || bytes >= Self.mostBytes { ended = take() }
         self.heading = heading
-        let text = "(\(values.joined(separator: ", ")))"
+        let text = "(" + values.joined(separator: ", ") + ")"
         rows.append(text)
         bytes += text.utf8.count
         return ended

@@ -34,7 +34,10 @@ public struct JSONLine {
     public var text: String { (fields.isEmpty ? "{" : fields) + "}" }
 
     public static func quoted(_ text: String) -> String {
-        text.unicodeScalars.reduce(into: "\"") { result, scalar in
+        if text.utf8.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
+            return "\"" + text + "\""
+        }
+        return text.unicodeScalars.reduce(into: "\"") { result, scalar in
             switch scalar {
             case "\"": result += "\\\""
             case "\\": result += "\\\\"

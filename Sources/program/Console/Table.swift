@@ -135,6 +135,8 @@ extension Table.Column {
 public enum ScreenText {
     /// Returns the text with control characters escaped, because data must not control the terminal or break a row.
     public static func escaped(_ text: String) -> String {
+        // Most texts are printable ASCII.
+        if text.utf8.allSatisfy({ $0 &- 0x20 < 0x5f }) { return text }
         guard text.unicodeScalars.contains(where: isControl) else { return text }
         return text.unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar {

@@ -79,10 +79,18 @@ struct AsOfCommand: Command {
                 .text("ROW", canBeCut: terminal.isInteractive, minimumWidth: 24),
             ], on: terminal)
         if !isJSON, rows.count > 0 { try terminal.print(heading: table) }
+        var labels: [UInt64: [String]] = [:]
         try rows.visit { row in
             if isJSON { return try terminal.print(row.json) }
-            let values = row.values.map { "\(SQLName.quoted($0.name)): \($0.json ?? "(unknown)")" }
-            try terminal.print(table.line([row.knownBy, row.key, values.joined(separator: ", ")]))
+            let relation = row.relation
+            let names = labels[relation.fingerprint] ?? relation.relation.columns.map { SQLName.quoted($0.name) + ": " }
+            labels[relation.fingerprint] = names
+            var values = ""
+            for (index, value) in row.row.enumerated() {
+                values += (index == 0 ? "" : ", ") + names[index]
+                values += value.json(relation.renderings[index]) ?? "(unknown)"
+            }
+            try terminal.print(table.line([row.knownBy, row.key, values]))
         }
         guard !isJSON else { return rows.count > 0 ? .ok : .notFound }
         let oldest = try log.segments()[0].firstOffset
