@@ -65,6 +65,9 @@ static const char social_feed[] = {
 static const char demo[] = {
 #embed "../../../sql/demo/demo.sql"
 };
+static const char actors[] = {
+#embed "../../../sql/actors/010_actors.sql"
+};
 static const char incident[] = {
 #embed "../../../sql/incident/office.sql"
 };
@@ -91,6 +94,7 @@ static const struct tw_text files[] = {
     {"scenarios/real_estate.sql", real_estate, sizeof real_estate},
     {"scenarios/social_feed.sql", social_feed, sizeof social_feed},
     {"demo/demo.sql", demo, sizeof demo},
+    {"actors/010_actors.sql", actors, sizeof actors},
     {"incident/office.sql", incident, sizeof incident},
 };
 

@@ -8,7 +8,7 @@ import System
 /// The reader holds one part of a transaction in memory at a time. `next` returns nil if there is nothing more for now.
 /// If the window has no end, the caller may ask again later. Only one thread may use a reader.
 public struct HistoryReader: ~Copyable {
-    private let log: HistoryLog
+    let log: HistoryLog
     public let query: HistoryQuery
     public let window: HistoryWindow
     var reader: EventLogReader
@@ -23,6 +23,7 @@ public struct HistoryReader: ~Copyable {
     private var lastTime: Int64 = .min
     /// End LSN of the transaction that is being read in several parts. Only the last part contains it.
     private var openEnd: LSN?
+    var actors = ActorTrace()
     /// True if the reader has passed the window's end. `next` then returns nil, even if the log grows.
     public private(set) var isFinished = false
     /// Called with each entry's offset, even if the query wants nothing in the entry. An error that it throws ends the
@@ -80,9 +81,21 @@ public struct HistoryReader: ~Copyable {
         case .presence(let presence): return .presence(presence.masked(by: log.masking))
         case .change(let change):
             guard let relation = change.relation else { return .change(change.maskingMessage(by: log.masking)) }
-            return .change(change.masking(masks(of: relation)))
+            var masked = change.masking(masks(of: relation))
+            masked.actor = shown(change.actor)
+            return .change(masked)
         case .kept(let row): return .kept(row.relation.map { row.masking(masks(of: $0)) } ?? row)
         }
+    }
+
+    /// Returns an actor in masked form.
+    func shown(_ actor: TransactionActor?) -> TransactionActor? { actor?.masked(by: log.masking) }
+
+    /// Returns a change without values to mask, with its actor in masked form.
+    func withShownActor(_ change: RecordedChange) -> RecordedChange {
+        var change = change
+        change.actor = shown(change.actor)
+        return change
     }
 
     func masks(of relation: RecordedRelation) -> MaskedRelation {
@@ -192,8 +205,11 @@ public struct HistoryReader: ~Copyable {
         var info = part.info
         info.endLSN = end
         var index: UInt64 = 0
+        var actors = actors
+        try actors.begin(part, at: entry, in: log)
         while let change = try part.next() {
             defer { index += 1 }
+            actors.take(change)
             guard query.wants(change.operation), window.contains(offset: entry.offset + index, time: time) else {
                 continue
             }
@@ -204,8 +220,12 @@ public struct HistoryReader: ~Copyable {
                     offset: entry.offset + index, epoch: entry.epoch, transaction: info, index: number,
                     operation: change.operation, oldImage: change.oldImage, options: change.options, relation: nil,
                     old: [], new: []), &rows)
-            if let kept { taken.append(.change(kept)) }
+            if var kept {
+                kept.actor = actors.actor
+                taken.append(.change(kept))
+            }
         }
+        self.actors = actors
         found = taken
         self.rows = rows
     }

@@ -6,7 +6,7 @@ import EventLog
 public struct LogStatistics: Sendable {
     /// Property by which changes are grouped.
     public enum Grouping: String, CaseIterable, Sendable {
-        case table, operation, origin, minute, hour, day
+        case table, operation, origin, actor, minute, hour, day
 
         public var isOfTime: Bool { span != nil }
 
@@ -16,7 +16,7 @@ public struct LogStatistics: Sendable {
             case .minute: 60_000_000
             case .hour: 3_600_000_000
             case .day: 86_400_000_000
-            case .table, .operation, .origin: nil
+            case .table, .operation, .origin, .actor: nil
             }
         }
     }
@@ -26,6 +26,8 @@ public struct LogStatistics: Sendable {
         case operation(Operation)
         /// Origin of the changes; empty for changes made in this database.
         case origin(String)
+        /// Actor that the application named; empty if it named none.
+        case actor(String)
         /// Beginning of the span, in Unix microseconds.
         case time(Int64)
         /// Messages outside of transactions, before the first entry with a known time.
@@ -85,6 +87,8 @@ public struct LogStatistics: Sendable {
     private var current: Transaction?
     private var currentNumber: UInt64 = 0
     private var placeOfTransaction: Int?
+    /// Actor of the changes that are counted next; empty if the application named none.
+    var actor = ""
 
     /// Creates empty statistics.
     ///
@@ -144,6 +148,7 @@ public struct LogStatistics: Sendable {
         switch grouping {
         case .table: place(of: table.map { .table($0) } ?? .messages)
         case .operation: place(of: .operation(operation))
+        case .actor: place(of: .actor(actor))
         case .origin, .minute, .hour, .day: placeOfTransaction ?? place(of: .origin(""))
         }
     }
@@ -245,8 +250,16 @@ extension HistoryReader {
         let info = part.info
         var sight = Sight()
         var offset = entry.offset
+        var actors = actors
+        try actors.begin(part, at: entry, in: log)
+        statistics.actor = actors.actor?.masked(by: log.masking).name ?? ""
+        defer { self.actors = actors }
         while let change = try part.next() {
             defer { offset += 1 }
+            if actors.take(change) {
+                statistics.actor = actors.actor?.masked(by: log.masking).name ?? ""
+                sight = Sight()
+            }
             guard query.wants(change.operation), window.contains(offset: offset, time: time) else { continue }
             if sight.relation != change.relation || sight.operation != change.operation || !sight.isKnown {
                 sight = try look(at: change.relation, change.operation)

@@ -22,6 +22,8 @@ public struct RecordedChange: Sendable {
     public var prefix: [UInt8] = []
     /// Content of a message.
     public var content: [UInt8] = []
+    /// Statement of the application who made the change; nil if the transaction has none before the change.
+    public internal(set) var actor: TransactionActor?
 
     /// Commit time; nil for a message outside of transactions, because PostgreSQL sends no time for it.
     public var time: Int64? { transaction.commitTime == 0 ? nil : transaction.commitTime }

@@ -247,12 +247,12 @@ public struct RowHistory: ~Copyable {
         let table = families.identity(of: relation, in: change.epoch)
         if change.operation == .truncate {
             for place in states.keys where place.table == table { states[place] = [:] }
-            return RowVersion(change: change)
+            return RowVersion(change: reader.withShownActor(change))
         }
         if change.forgotten != nil {
             // The row's values after a forgotten change are unknown.
             for place in states.keys where place.table == table { states[place] = [:] }
-            return RowVersion(change: change)
+            return RowVersion(change: reader.withShownActor(change))
         }
         let isKeyed = (wantedKey(relation) ?? nil) != nil
         // Rows of a table without a key cannot be told apart, so each of its changes stands for itself.
@@ -263,7 +263,8 @@ public struct RowHistory: ~Copyable {
         if isKeyed { remember(change, relation, place, former, before) }
         changed.formUnion([place, former].compactMap(\.self))
         let masks = reader.masks(of: relation)
-        let shown = change.masking(masks)
+        var shown = change.masking(masks)
+        shown.actor = reader.shown(change.actor)
         return RowVersion(
             change: shown, differences: differences.map { $0.map { $0.masked(masks) } }, formerKey: shown.oldKey)
     }

@@ -29,6 +29,9 @@ public struct SQLFile: Sendable {
 
     private static func isOptional(_ file: SQLFile) -> Bool { file.name.hasPrefix("050_") }
 
+    /// Optional files that note who makes the changes of a transaction.
+    public static var actors: [SQLFile] { all.filter { $0.name.hasPrefix("actors/") } }
+
     /// Files of the five example applications.
     public static var scenarios: [SQLFile] { all.filter { $0.name.hasPrefix("scenarios/") } }
     /// Files of the demo that `tidewire dev` shows.

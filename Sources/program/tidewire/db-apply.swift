@@ -26,7 +26,7 @@ struct DatabaseApplyCommand: Command {
         JSON. One object a file with kind ("plan", then "applied"), file, made, changed, warnings (each with message \
         and hint) and error.
         """
-    let options: [Option] = [.yes, .definitions, .json]
+    let options: [Option] = [.yes, .definitions, .actors, .json]
     let optionGroups: [OptionGroup] = [.configuration(of: [Setting(\.databaseURL)])]
     let examples = [
         Example(
@@ -38,7 +38,9 @@ struct DatabaseApplyCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let connection = try DatabaseAccess.connect(arguments.configuration(terminal), "db apply")
         let installation = Installation(connection)
-        let files = SQLFile.foundation + (arguments.has(.definitions) ? SQLFile.extras : [])
+        let files =
+            SQLFile.foundation + (arguments.has(.definitions) ? SQLFile.extras : [])
+            + (arguments.has(.actors) ? SQLFile.actors : [])
         let report = InstallationReport(terminal, asJSON: arguments.has(.json))
         let plan = try DatabaseAccess.asking { try installation.plan(files) }
         let isSettled = arguments.has(.yes) && plan.allSatisfy { $0.failure == nil } && !plan.allSatisfy(\.doesNothing)
@@ -93,6 +95,8 @@ struct DatabaseApplyCommand: Command {
 
 extension Option {
     fileprivate static let yes = Option.flag("yes", "Apply it without asking.")
+    fileprivate static let actors = Option.flag(
+        "actors", "Also create the functions of actors/010_actors.sql, which note who makes a change.")
     fileprivate static let definitions = Option.flag(
         "ddl-messages", "Also create the event triggers of 050_ddl_messages.sql, which needs a superuser.")
 }

@@ -64,6 +64,10 @@ struct EventCommand: Command {
                 + "commit LSN \(info.commitLSN) … \(info.endLSN), epoch \(Hex.text(change.epoch))",
         ]
         for line in lines { try terminal.remark(ScreenText.escaped(line)) }
+        if let actor = change.actor {
+            let content = String(decoding: actor.content, as: UTF8.self)
+            try terminal.remark(ScreenText.escaped("by \(actor.name ?? "-"), as the application says: \(content)"))
+        }
         try printColumns(change, text, terminal)
         try terminal.remark("clients that listened to the table: \(counts.sentence)")
     }

@@ -9,7 +9,7 @@ import Settings
 /// Command `tidewire stats`.
 struct StatisticsCommand: Command {
     let name = "stats"
-    let summary = "Count what the log holds: by table, operation, origin or time."
+    let summary = "Count what the log holds: by table, operation, origin, actor or time."
     let discussion = """
         Prints one line for each table (or whatever --by says): those with most changes first, times in their order. \
         Then prints the totals of the window, its gaps, and the largest transactions and changes in it, by the bytes \
@@ -20,7 +20,7 @@ struct StatisticsCommand: Command {
 
         \(SelectorHelp.text)
 
-        JSON. One object a line. With kind "group": table with schema, operation, origin (empty: made in this \
+        JSON. One object a line. With kind "group": table with schema, operation, actor (null: not named; see sql/actors), origin (empty: made in this \
         database) or from (the beginning of the minute, hour or day); with kind "transaction" one of the largest: xid, \
         lsn, time, offset (of its first change), changes, bytes; with kind "change" one of the largest: offset, xid, \
         time, op, schema, table, bytes; with kind "gap": as in 'tidewire tail --json'; last one with kind "total": \
@@ -77,7 +77,7 @@ struct StatisticsCommand: Command {
 
 extension Option {
     fileprivate static let by = Option.value(
-        "by", "WHAT", "The groups to count by: table (default), operation, origin, minute, hour or day.")
+        "by", "WHAT", "The groups to count by: table (default), operation, origin, actor, minute, hour or day.")
     fileprivate static let top = Option.value(
         "top", "N", "The most groups, transactions and changes to list (default 10); 0 for only the totals.")
 }
@@ -141,6 +141,7 @@ private struct StatisticsReport {
         case .table: "TABLE"
         case .operation: "OPERATION"
         case .origin: "ORIGIN"
+        case .actor: "ACTOR"
         case .minute, .hour, .day: "FROM (\(zone.name))"
         }
     }
@@ -210,6 +211,7 @@ private struct StatisticsReport {
         case .table(let table): "\(table)"
         case .operation(let operation): operation.name.lowercased()
         case .origin(let origin): origin.isEmpty ? "(made here)" : origin
+        case .actor(let actor): actor.isEmpty ? "(not named)" : actor
         case .time(let time): zone.text(time)
         case .messages: "(messages)"
         case .unknownTime: "(unknown)"
@@ -237,6 +239,7 @@ private struct StatisticsReport {
             line.add("table", table.name)
         case .operation(let operation): line.add("operation", operation.name)
         case .origin(let origin): line.add("origin", origin)
+        case .actor(let actor): line.add("actor", actor.isEmpty ? nil : actor)
         case .time(let time): line.add("from", TimeText.json(time))
         case .messages: line.add("table", nil)
         case .unknownTime: line.add("from", nil)

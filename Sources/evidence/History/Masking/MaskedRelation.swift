@@ -78,6 +78,7 @@ extension RecordedChange {
     func maskingMessage(by masking: Masking) -> RecordedChange {
         var shown = self
         shown.content = masking.shown(content: content, prefix: String(decoding: prefix, as: UTF8.self))
+        shown.actor = actor?.masked(by: masking)
         return shown
     }
 }

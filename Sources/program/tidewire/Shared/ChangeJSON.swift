@@ -47,6 +47,11 @@ extension RecordedChange {
         line.add("index", index)
         line.add("time", time.map(TimeText.json))
         line.add("origin", transaction.origin.isEmpty ? nil : transaction.origin)
+        // A message of another form is shown as a text.
+        if let actor {
+            let text = String(decoding: actor.content, as: UTF8.self)
+            line.add("actor", json: actor.isObject ? text : JSONLine.quoted(text))
+        }
     }
 
     private func addMessage(to line: inout JSONLine) {

@@ -34,8 +34,16 @@ struct ChangeText {
         return key.isEmpty ? "-" : key.map { $0.value.plainText ?? $0.value.word }.joined(separator: ",")
     }
 
-    /// Returns a summary of the change alone.
-    func summary(_ change: RecordedChange) -> String {
+    /// Returns a summary of the change, with its actor if the application named one.
+    func summary(_ change: RecordedChange) -> String { actor(of: change) + plainSummary(change) }
+
+    /// Returns the words that name the actor of a row's change; empty if the application named none.
+    func actor(of change: RecordedChange) -> String {
+        guard change.operation != .message, let actor = change.actor else { return "" }
+        return "by \(actor.name ?? shortened(ifLong: String(decoding: actor.content, as: UTF8.self))): "
+    }
+
+    private func plainSummary(_ change: RecordedChange) -> String {
         if let forgotten = change.forgotten { return forgotten.words }
         return switch change.operation {
         case .insert: message(change) ?? columns(change, known(change).filter { !change.isKey($0) })
@@ -71,7 +79,7 @@ struct ChangeText {
     /// Returns the whole row instead of the changed columns of an update, for a row whose key is shown elsewhere.
     func wholeRow(_ change: RecordedChange) -> String {
         change.operation == .update && change.forgotten == nil
-            ? columns(change, Array(change.row.indices)) : summary(change)
+            ? actor(of: change) + columns(change, Array(change.row.indices)) : summary(change)
     }
 
     private func deletion(_ change: RecordedChange) -> String {
