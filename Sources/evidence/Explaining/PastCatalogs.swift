@@ -137,7 +137,7 @@ struct CatalogTimeline {
 
     private mutating func number(of record: CatalogRecord?) -> Int? {
         guard let record else { return nil }
-        if let known = records.firstIndex(where: { $0.saysTheSame(as: record) }) { return known }
+        if let known = records.firstIndex(where: { $0.hasSameContent(as: record) }) { return known }
         records.append(record)
         return records.count - 1
     }

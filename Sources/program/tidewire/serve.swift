@@ -68,7 +68,8 @@ struct ServeCommand: Command {
         } catch let error as HubError {
             throw CommandFailure(.usage, "\(error)", hint: error.advice)
         } catch let error as MaskRulesRefusal {
-            throw CommandFailure(.usage, "\(error)", hint: "Correct the file of mask_rules; docs/commands.md shows its form.")
+            throw CommandFailure(
+                .usage, "\(error)", hint: "Correct the file of mask_rules; docs/commands.md shows its form.")
         }
     }
 }
