@@ -1,14 +1,14 @@
 import Synchronization
 import System
 
-/// Blocking wait for an answer from another thread. For commands, whose thread has nothing else to do.
+/// Blocking wait for an answer from another thread. Only commands use it: their thread has nothing else to do.
 enum Awaiting {
     private final class Box<Value: Sendable>: Sendable {
         let value = Mutex<Value?>(nil)
         let pulse = Pulse()
     }
 
-    /// Returns the answer; nil if none comes within the limit.
+    /// Calls `ask`, then blocks until its callback gets the answer. Returns nil if there is no answer within the limit.
     static func answer<Value: Sendable>(
         within limit: Duration, _ ask: (@escaping @Sendable (Value) -> Void) -> Void
     ) -> Value? {

@@ -11,7 +11,7 @@ public struct ExplainedHolder: Sendable {
     public let subject: String?
     /// Display name: the e-mail address, or else the id.
     public let name: String
-    /// Claim that the display name comes from.
+    /// Name of the claim from which the display name is taken.
     private let nameClaim: String
 
     /// Creates a holder. `claims` is the payload of a token; nil builds one from role and subject. Role and subject add
@@ -33,7 +33,7 @@ public struct ExplainedHolder: Sendable {
         nameClaim = found["email"] == nil ? "sub" : "email"
     }
 
-    /// Takes the holder of a joined channel from the ledger.
+    /// Creates the holder from the ledger's note of a joined channel.
     public init(_ recorded: RecordedNote) throws(ExplainFailure) {
         let claims = try Self.known(recorded.whole.claims).claims
         try self.init(
@@ -41,14 +41,15 @@ public struct ExplainedHolder: Sendable {
             subject: nil)
     }
 
-    /// Returns the names of claims that policies could not be evaluated with: not kept in the ledger, or masked in a
-    /// bundle.
+    /// Returns the names of the claims with which policies could not be evaluated: the ledger does not keep them, or a
+    /// bundle has masked them.
     public static func unknownClaims(of recorded: RecordedNote) -> [String] {
         let others = String(decoding: recorded.note.otherClaims, as: UTF8.self).split(separator: ",").map(String.init)
         return others + ((try? known(recorded.whole.claims).masked) ?? [])
     }
 
-    /// Returns the claims without those whose values a bundle has replaced by marks, and the names of these.
+    /// Returns the claims whose values are known, as JSON, and the names of the claims whose values a bundle has
+    /// replaced by mask marks.
     private static func known(_ claims: [UInt8]) throws(ExplainFailure) -> (claims: String, masked: [String]) {
         let text = String(decoding: claims, as: UTF8.self)
         guard text.contains(MaskMark.sign) else { return (text, []) }
@@ -84,7 +85,7 @@ public struct ExplainedHolder: Sendable {
         throw .badClaims("the claims have another \(name) than --\(name)")
     }
 
-    /// Returns the members with a text. A member with any other value is included with an empty text.
+    /// Returns the members of the claims with a string value. A member with any other value has an empty string.
     private static func read(_ claims: String) throws(ExplainFailure) -> [String: String] {
         var members: [String: String] = [:]
         let bytes = Array(claims.utf8)

@@ -5,17 +5,18 @@ import Change
 import Policy
 import System
 
-/// A recorded row as policies see it, by the slots of the table in the catalog.
+/// Row of a recorded change in the form in which policies read it: values in the order of the catalog's columns.
 struct ExplainedRow {
-    /// Values by slot. Columns that the image lacks, or that have another type there, are absent.
+    /// Values by column index in the catalog's table. A column is absent if the image lacks it or has it with another
+    /// type.
     let values: [ColumnText]
 
-    /// Microseconds since 1970.
+    /// Commit time, in microseconds since 1970.
     private let moment: Int64
 
     init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable, atThatTime: Bool) {
         moment = (atThatTime ? change.time : nil) ?? Clock.unixMicroseconds()
-        // Policies and filters judge the unmasked values. None of them is shown.
+        // Policies and filters evaluate the unmasked values. No output shows one of them.
         let change = change.whole
         let relation = change.relation?.relation
         values = table.columns.map { column in

@@ -9,13 +9,14 @@ import Policy
 import Postgres
 import System
 
-/// Time of the memberships that a change was judged by.
+/// Time of the memberships with which the explainer evaluated a change.
 enum MembershipTime {
     case now
     case then
-    /// Memberships at the time of the change, except for changes that the log does not have yet or no longer has.
+    /// Memberships at the time of the change, without the effect of changes that the log does not have yet or no longer
+    /// has.
     case thenAsFarAsTheLogGoes
-    /// Case in which the log alone is available, and does not show enough.
+    /// Unknown: only the log is available, and it does not show enough.
     case unknown
 
     fileprivate var sentence: String {
@@ -30,7 +31,7 @@ enum MembershipTime {
     }
 }
 
-/// Judges the images of a change as the server does, part by part.
+/// Evaluation of a change's old and new row as the server does it, one part of a policy after the other.
 extension Explainer {
     func judge(
         _ binding: TableBinding, _ question: Question, _ explanation: inout Explanation
@@ -67,7 +68,7 @@ extension Explainer {
         }
     }
 
-    /// Returns the part of the old row that an update shows to the client.
+    /// Returns the columns of the old row that an update sends to the client: none, the key, or all.
     private func oldRecord(_ change: RecordedChange, isVisible: Bool) -> Explanation.OldRecord {
         assert(change.operation == .update && change.oldImage != .none, "only an update with an old image shows of it")
         if isVisible { return change.oldImage == .full ? .whole : .keys }
@@ -85,7 +86,7 @@ extension Explainer {
         var policy: PolicyBinding
         var subject: PolicySubject
         var whole: Residual
-        /// Parts in the order of the policy's parts.
+        /// Parts of each policy, in the order of `policy.parts`.
         var parts: [[HeldPart]]
         var memberships: [HeldMembership: (keys: MembershipKeys, trouble: String?)] = [:]
         var membershipsAreOf = MembershipTime.now
@@ -104,7 +105,7 @@ extension Explainer {
         let subject = PolicySubject(role: holder.role, claims: holder.claims, identity: 0)
         let parts = policy.parts.map { recorder.parts(of: $0, on: policy.table) }
         var answers: [AskedTerm: AskedAnswer] = [:]
-        // The first answers may show that more has to be asked.
+        // The first answers may show that more terms have to be evaluated.
         for _ in 0..<8 {
             var needs: Set<AskedTerm> = []
             for term in parts.joined().map(\.term) + [policy.rowPolicy.term] {
@@ -159,8 +160,8 @@ extension Explainer {
         }
     }
 
-    /// Reads memberships from the log. Only the keys that the change's own row asks about matter; the log may show just
-    /// these.
+    /// Reads memberships from the log. Only the keys that the change's own row refers to matter, and the log may show
+    /// just these.
     private func fillFromLog(_ held: inout Held, _ wanted: [HeldMembership], _ change: RecordedChange) {
         held.membershipsAreOf = .then
         let logged = logged(wanted, change)
@@ -195,8 +196,8 @@ extension Explainer {
         return images.map { ExplainedRow(change, isOld: $0, of: table, atThatTime: true) }
     }
 
-    /// Returns the given keys if, for each row, the log shows that the row's key is or is not among them; otherwise
-    /// nil.
+    /// Returns the membership's keys among the key values in the given rows. Nil if for one of these values the log
+    /// shows neither that it is a key nor that it is none.
     private func keys(
         _ membership: HeldMembership, _ logged: LoggedMembership, _ held: Held, _ rows: [ExplainedRow]
     ) -> MembershipKeys? {
@@ -221,8 +222,8 @@ extension Explainer {
         return isKnown ? logged.given : nil
     }
 
-    /// Returns the keys as they were at the commit of the change, computed back by the logged changes of their tables.
-    /// Nil if the log does not have enough.
+    /// Returns the memberships' keys at the commit of the change. The present keys are computed back by the logged
+    /// changes of their tables. Nil if the log does not have enough of these changes.
     private func keys(
         of wanted: [HeldMembership], as fills: [MembershipFill], at change: RecordedChange
     ) -> (keys: [MembershipKeys], time: MembershipTime)? {
@@ -235,7 +236,7 @@ extension Explainer {
         }
         guard isRead else { return nil }
         var past = PastMemberships(sets, snapshot, lost: log.lost)
-        // All changes of the change's own transaction count for it.
+        // All changes of the change's own transaction already count for it.
         let isDone =
             (try? past.takeBack(
                 log, to: .offset(change.offset), from: change.offset, keeping: change.transaction.xid)) != nil
@@ -246,7 +247,7 @@ extension Explainer {
         return (past.keys(of: Array(sets.indices)), isWhole ? .then : .thenAsFarAsTheLogGoes)
     }
 
-    /// Returns the keys that PostgreSQL's answer gives.
+    /// Converts PostgreSQL's answer to the keys of a membership. `trouble` is the reason if the keys are not reliable.
     private func keys(
         _ held: HeldMembership, _ fill: MembershipFill, _ subject: PolicySubject
     ) -> (keys: MembershipKeys, trouble: String?) {
@@ -347,7 +348,8 @@ extension Explainer {
                 })
         }
         image.combined = combined
-        // The term is never true although there are permissive policies. The warning gives the reason.
+        // The policies' condition can never be true, although there are permissive policies. The warning gives the
+        // reason.
         if held.policy.rowPolicy.term == .never, image.policies.contains(where: \.isPermissive) {
             image.refusal = held.policy.warning
         }

@@ -10,9 +10,9 @@ import Protocol
 import Replication
 import System
 
-/// Checks of published tables before there are subscribers, by the same code that serves them.
+/// Checks of the published tables for mistakes and slow policies, without subscribers, by the code that serves them.
 extension Explainer {
-    /// Examines all published tables, or one.
+    /// Returns the findings on all published tables, or on one, for the given roles.
     public func examine(_ roles: [String], _ only: TableName? = nil) throws(ExplainFailure) -> [TableFinding] {
         guard let snapshot = freshSnapshot() else { throw .databaseAway }
         let tables = snapshot.tables.filter { table in
@@ -21,7 +21,7 @@ extension Explainer {
         let nobodyDecides = !mayAsk()
         var findings: [TableFinding] = []
         for table in tables {
-            // The way to ask PostgreSQL depends only on the role.
+            // Only the role determines how PostgreSQL can be asked.
             let means = TableBinding.Means(
                 publication: settings.publication, mayCompute: !nobodyDecides, nobodyDecides: nobodyDecides,
                 deletesAreStrict: settings.deletesAreStrict)
@@ -31,7 +31,7 @@ extension Explainer {
         return findings
     }
 
-    /// True if a login exists that may run policies. Waits up to five seconds until that is known.
+    /// True if PostgreSQL has a login that may run policies for the hub. Waits up to five seconds until that is known.
     func mayAsk() -> Bool {
         for _ in 0..<50 {
             switch judge?.availability {
@@ -77,7 +77,7 @@ extension Explainer {
 
     // MARK: Visible rows
 
-    /// Returns the finding on visible rows; nil if a warning already covers it.
+    /// Returns the finding on whether the role can see any row of the table; nil if a warning already covers it.
     private func sight(of binding: TableBinding, _ role: String) -> TableFinding? {
         let table = binding.table
         guard binding.access != .unauthorized, !binding.isKeptSecret else { return nil }
@@ -98,7 +98,7 @@ extension Explainer {
         return TableFinding(table.quotedName, role, .fine, "rows that policies allow: \(names.joined(separator: ", "))")
     }
 
-    /// Returns the SQL that a user with rights to the table would run.
+    /// Returns the SQL that repairs a finding, for a user with rights to the table to run; nil if there is none.
     private func fix(_ code: TextCode, _ binding: TableBinding, _ role: String) -> String? {
         let name = binding.table.quotedName
         switch code {
@@ -122,7 +122,7 @@ extension Explainer {
 
     // MARK: Slow policies
 
-    /// Returns findings on policies that PostgreSQL must decide for every row, with the reasons.
+    /// Returns findings on policies that PostgreSQL must evaluate for every row, each with the reason.
     private func slowness(
         of binding: TableBinding, _ role: String, _ snapshot: CatalogSnapshot
     ) -> [TableFinding] {
@@ -155,8 +155,8 @@ extension Explainer {
 }
 
 extension [TableFinding] {
-    /// Returns the findings with their weights. A table that is closed to only some roles is intended. A table that no
-    /// policy opens to any role is wrong.
+    /// Returns the findings with their weights. If only some roles cannot see a table, that counts as intended. If no
+    /// role sees any of its rows, that counts as wrong.
     fileprivate func weighed(of roles: [String]) -> [TableFinding] {
         let closedTo = Set(filter { $0.closed != nil }.flatMap(\.roles))
         return map { finding in

@@ -6,7 +6,7 @@ import Judging
 import Policy
 import Postgres
 
-/// Rows that a holder may SELECT from each published table, counted by PostgreSQL.
+/// Counts of the rows that a holder may SELECT from each published table, taken by PostgreSQL.
 extension Explainer {
     private static let countedRows = 10_000
 
@@ -51,7 +51,8 @@ extension Explainer {
         }
     }
 
-    /// Counts the rows in a transaction that is rolled back, so that nothing a policy calls has an effect.
+    /// Counts the table's rows that the holder sees. Rolls the transaction back, so that functions called by policies
+    /// have no effect.
     private func counted(
         _ table: String, _ holder: ExplainedHolder, _ connection: Connection
     ) throws(PostgresError) -> Int {

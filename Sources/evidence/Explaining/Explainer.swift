@@ -9,11 +9,11 @@ import Protocol
 import Replication
 import System
 
-/// Explanation, for operators, of who was told of a change and why.
+/// Explanation, for operators, why the hub sent a change to a client or did not.
 ///
-/// Takes a change of the log and a holder's claims. Returns each step of the decision, computed by the code that serves
-/// clients, on separate connections. No hub needs to run, and a running hub is not disturbed. The explainer writes
-/// nothing into the database.
+/// Takes a change of the log and a holder's claims. Returns each step of the decision. The code that serves clients
+/// computes the steps, on separate connections. No hub needs to run, and a running hub is not disturbed. The explainer
+/// writes nothing into the database.
 public final class Explainer {
     public struct Settings: Sendable {
         /// Database to ask; nil if only the log is available. Results that need a database are then unknown.
@@ -54,7 +54,7 @@ public final class Explainer {
             self.operations = operations
         }
 
-        /// Asks about a binding from the ledger.
+        /// Creates the question about one binding that the ledger recorded.
         public init(_ change: RecordedChange, to holder: ExplainedHolder, _ binding: ListedBinding) {
             self.init(change, to: holder, filter: binding.wholeFilter)
         }
@@ -63,7 +63,7 @@ public final class Explainer {
     let settings: Settings
     let catalog: CatalogService?
     let judge: PolicyEvaluator?
-    /// Catalog at the time of the change.
+    /// Catalog at the time of the change; nil if the present catalog is used.
     let past: CatalogView?
     let recorder = PartRecorder()
     static let patience = Duration.seconds(20)
@@ -103,17 +103,18 @@ public final class Explainer {
         judge?.stop()
     }
 
-    /// Returns the view of the recorded catalog; nil if another version made the record and this version cannot use it.
+    /// Returns the view of the recorded catalog. Nil if another version of the program wrote the record and this
+    /// version cannot use it.
     private static func past(_ settings: Settings, _ recorder: PartRecorder) -> CatalogView? {
         settings.past.flatMap { record in
             try? CatalogTrial(record, compiling: recorder.compiling).view(for: record.roles)
         }
     }
 
-    /// Known tables, at the time of the change or at present.
+    /// Snapshot of the catalog at the time of the change, or else of the present catalog; nil if there is neither.
     var snapshot: CatalogSnapshot? { past?.snapshot ?? catalog?.snapshot }
 
-    /// True if changes are judged by the catalog at their time.
+    /// True if changes are evaluated by the catalog at the time of the change.
     public var isOfThen: Bool { past != nil }
 
     func freshSnapshot() -> CatalogSnapshot? {
@@ -173,8 +174,8 @@ public final class Explainer {
         return answer?.first ?? .unavailable
     }
 
-    /// Resolves a binding. Retries while older transactions run: only after them is it known that all changes of a
-    /// table are in the stream.
+    /// Returns the binding as the hub would set it up. Retries while older transactions run: only after their end is it
+    /// known that the stream has all changes of the table.
     func resolve(_ request: BindingRequest) -> BindingOutcome {
         var outcome = resolved(request)
         guard past == nil else { return outcome }
@@ -234,7 +235,7 @@ public final class Explainer {
 }
 
 extension FilterCondition {
-    /// The condition written as a filter of its own.
+    /// The single condition in the form in which a client would write it as a filter.
     fileprivate var written: String {
         let list = comparison == .in ? "(" + value.dropFirst().dropLast() + ")" : value
         return "\(column)=\(isNegated ? "not." : "")\(comparison.rawValue).\(list)"
@@ -242,7 +243,7 @@ extension FilterCondition {
 }
 
 extension RowOperations {
-    /// Converts the operation; empty for operations without a row.
+    /// Converts the operation of a change to a set; empty for operations without a row.
     init(_ operation: Operation) {
         switch operation {
         case .insert: self = .insert

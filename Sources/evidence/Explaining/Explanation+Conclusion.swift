@@ -19,10 +19,10 @@ extension Explanation {
         return result
     }
 
-    /// Words for a conclusion from rights, filter and policies alone, which do not show if a client was connected.
+    /// Verb of a conclusion from rights, filter and policies alone, which do not show if a client was connected.
     private static let wouldHaveBeen = "would have been"
 
-    /// Returns the explanation for a user who, according to the ledger, was subscribed and was sent the change.
+    /// Returns the explanation changed for a user who was subscribed and received the change, according to the ledger.
     public func confirmed() -> Explanation {
         var result = self
         if isTold {
@@ -48,7 +48,7 @@ extension Explanation {
         guard image.passesFilter else { return (false, image.whyFiltered) }
         switch binding {
         case .unauthorized? where image.combined != nil:
-            // If policies hide rows, the hub does not tell clients about rows that they may not see.
+            // With policies that hide rows, the hub sends clients nothing about rows that they may not see.
             return (false, "role \(question.holder.role) may not SELECT the whole primary key")
         case .unauthorized? where question.change.operation != .delete:
             return (
@@ -94,10 +94,10 @@ extension Explanation.Image {
 }
 
 extension Explanation.Part {
-    /// True if only PostgreSQL can decide this part, and PostgreSQL could not be asked.
+    /// True if only PostgreSQL can evaluate this part, and PostgreSQL could not be asked.
     var isUndecided: Bool { hub == .undecided && postgres == nil }
 
-    /// Result of the hub, or of PostgreSQL if the hub leaves the part to PostgreSQL.
+    /// Result of the hub, or of PostgreSQL if the hub leaves this part to PostgreSQL.
     var truth: ExplainedTruth { hub == .undecided ? postgres ?? hub : hub }
 }
 
@@ -110,7 +110,7 @@ extension Explanation.Policy {
         return "policy \"\(name)\" is \(word) because \(part.text) is \(part.truth.word(isCondition: true))"
     }
 
-    /// Smallest part that decided the result. The search descends as long as a part below has the same result.
+    /// Smallest part that determined the result. The search descends while a subordinate part has the same result.
     private var decisive: Explanation.Part {
         assert(!parts.isEmpty, "the first part of a policy is the policy itself")
         var place = 0

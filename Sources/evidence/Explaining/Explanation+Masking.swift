@@ -1,6 +1,6 @@
 @_spi(Judging) import History
 
-/// Masking of the judged values. Must happen before a sentence is made of them.
+/// Masking of the values in an explanation. It must happen before the sentence of the conclusion is made of them.
 extension Explanation {
     func masked(_ discretion: Discretion) -> Explanation {
         var shown = self
@@ -37,7 +37,7 @@ extension Explanation.Part {
         return shown
     }
 
-    /// Returns a result in masked form. The truth of a condition is not a value of the row; anything else may be one.
+    /// Returns a result in masked form. True and false of a condition stay; any other value may be one of the row's.
     private func masked(_ truth: ExplainedTruth, _ discretion: Discretion) -> ExplainedTruth {
         switch truth {
         case .value(let value) where !isCondition: .value(discretion.value(value, of: text))

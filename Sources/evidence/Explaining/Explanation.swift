@@ -2,8 +2,8 @@ import Catalog
 import Judging
 import Policy
 
-/// Reasons why a client was told of a change, or not. Covers each step from the publication to each part of each
-/// policy, with the result of the hub and the result of PostgreSQL.
+/// Reasons why the hub sent a change to a client, or did not. Covers each step from the publication to each part of
+/// each policy, with the result of the hub and the result of PostgreSQL.
 public struct Explanation: Sendable {
     public struct Publication: Sendable {
         public var name: String
@@ -32,7 +32,7 @@ public struct Explanation: Sendable {
         case failed(String)
     }
 
-    /// A part of a condition, with its value.
+    /// One part of a policy's or filter's condition, with its value for the row.
     public struct Part: Sendable {
         public var depth: Int
         public var text: String
@@ -40,7 +40,7 @@ public struct Explanation: Sendable {
         /// True if the value depends on the current time.
         public var readsClock = false
         public var hub: ExplainedTruth
-        /// Nil if PostgreSQL was not asked.
+        /// Result of PostgreSQL; nil if it was not asked.
         public var postgres: ExplainedTruth?
 
         /// True if the hub and PostgreSQL both have a result, and the results differ. A condition that fails on one
@@ -56,27 +56,27 @@ public struct Explanation: Sendable {
     public struct Policy: Sendable {
         public var name: String
         public var isPermissive: Bool
-        /// Way in which the hub decides the policy.
+        /// Description of how the hub evaluates the policy: itself, or by asking PostgreSQL.
         public var classification: String
         public var text: String
         /// Parts of the policy; the first is the policy itself.
         public var parts: [Part]
     }
 
-    /// Number of keys that a membership gives the holder, and the state of that membership.
+    /// State of a membership of the holder, with the number of keys that it gives.
     public struct Membership: Sendable {
         public var table: String
         public var keyCount: Int
-        /// Nil if unknown.
+        /// True if the membership gives the key that the row asks for; nil if unknown.
         public var holdsKey: Bool?
         /// Reason why the membership's keys are not reliable; nil if they are.
         public var trouble: String?
     }
 
-    /// One image of the changed row, judged.
+    /// Old or new row of the change, with the results of filter and policies for it.
     public struct Image: Sendable {
         public var isOld: Bool
-        /// Columns that policies or the filter read, and that the image lacks.
+        /// Names of the columns that policies or the filter read, and that the image lacks.
         public var missing: [String]
         public var filter: [Part]
         public var passesFilter: Bool
@@ -85,7 +85,7 @@ public struct Explanation: Sendable {
         public var combined: Part?
         public var memberships: [Membership]
         public var isVisible: Bool
-        /// Reason why PostgreSQL would refuse the role every query of the table.
+        /// Reason why PostgreSQL would refuse the role every query of the table; nil if it would not.
         public var refusal: String?
 
         public var isMatch: Bool { passesFilter && isVisible }
@@ -101,30 +101,30 @@ public struct Explanation: Sendable {
     public var binding: Binding?
     public var wantsOperation = true
     public var image: Image?
-    /// Old image of an update, if the log has one.
+    /// Old row of an update, evaluated; nil if the log does not have it.
     public var oldImage: Image?
     public var oldRecord = OldRecord.none
-    /// Reason why PostgreSQL was not asked.
+    /// Reason why PostgreSQL was not asked; nil if it was.
     public var withoutPostgres: String?
     /// True if rights and policies are those at the time of the change; false if they are the present ones.
     public var isOfThen = false
     public var notes: [String] = []
     public var isTold = false
-    /// Conclusion in one line, fit to quote.
+    /// Conclusion in one line, which can be quoted alone.
     public var sentence = ""
 
-    /// True if only PostgreSQL can decide, and PostgreSQL could not be asked.
+    /// True if only PostgreSQL can decide the outcome, and PostgreSQL could not be asked.
     public var isUndecided: Bool {
         guard let image else { return false }
         let parts = [image.combined, image.filter.first].compactMap(\.self)
-        // Both have to hold, so one that does not hold decides.
+        // Both filter and policies must hold, so one that does not hold decides.
         if parts.contains(where: { !$0.isUndecided && !$0.truth.isTrue }) { return false }
         return parts.contains(where: \.isUndecided) && image.missing.isEmpty
     }
 
-    /// Parts for which the hub and PostgreSQL disagree.
+    /// Parts of the policies for which the hub and PostgreSQL have different results.
     public var differences: [Part] {
-        // PostgreSQL's results are always present ones, so they cannot be compared.
+        // PostgreSQL evaluates present policies, so its results cannot be compared with those of a past catalog.
         if isOfThen { return [] }
         return [image, oldImage].compactMap { $0 }.flatMap { image in
             (image.policies.flatMap(\.parts) + [image.combined].compactMap { $0 }).filter(\.differs)
@@ -132,13 +132,13 @@ public struct Explanation: Sendable {
     }
 }
 
-/// Result of a part.
+/// Result of evaluating a part of a condition.
 public enum ExplainedTruth: Sendable, Hashable {
     case value(String)
     case null
     /// Evaluation failed, with the reason if known.
     case failed(String)
-    /// The hub leaves the part to PostgreSQL.
+    /// Only PostgreSQL can evaluate the part.
     case undecided
 
     init(_ value: PartValue) {
@@ -160,7 +160,7 @@ public enum ExplainedTruth: Sendable, Hashable {
         }
     }
 
-    /// Converts PostgreSQL's answer. A boolean cast to text is a whole word.
+    /// Converts PostgreSQL's answer. A boolean that is cast to text is the word "true" or "false".
     init(_ value: ExplainedValue, isCondition: Bool) {
         switch value {
         case .value(nil): self = .null
@@ -188,12 +188,12 @@ public enum ExplainedTruth: Sendable, Hashable {
     }
 }
 
-/// Reason why there is no explanation.
+/// Reason why an explanation cannot be given.
 public enum ExplainFailure: Error, Sendable, Equatable {
     case databaseAway
-    /// The log has the catalog of that time, but no record of the role, because no client had used it.
+    /// The log has the catalog of that time, but without the role's rights, because no client had used the role yet.
     case roleNotRecorded(String)
-    /// The change is a truncate or a message.
+    /// The change has no row: it is a truncate or a message.
     case noRow
     case badClaims(String)
 }

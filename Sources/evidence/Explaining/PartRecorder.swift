@@ -2,8 +2,8 @@ import Catalog
 import Policy
 import Synchronization
 
-/// Recorder of the parts of each policy. Records while the catalog compiles the policy, when the meaning of names is
-/// known.
+/// Recorder of the parts of each policy's condition, for explanations. Records while the catalog compiles the policy,
+/// because only then is the meaning of names known.
 final class PartRecorder: Sendable {
     private struct Key: Hashable {
         var table: UInt32
@@ -24,13 +24,13 @@ final class PartRecorder: Sendable {
         return compiling
     }
 
-    /// True if no part of the policy's text is left to PostgreSQL.
+    /// True if the hub can evaluate every part of the policy's text without PostgreSQL.
     func isDecided(_ text: String, on table: UInt32) -> Bool {
         let found = parts.withLock { $0[Key(table: table, text: text)] }
         return found?.first.map { part in !part.term.contains { $0 == .undecided } } ?? false
     }
 
-    /// Returns the tables whose rows would give memberships if the hub followed these tables.
+    /// Returns the tables that the policy reads, and whose rows would be memberships if the hub followed these tables.
     func membershipTables(of text: String, on table: UInt32) -> Set<UInt32> {
         var tables: Set<UInt32> = []
         let found = parts.withLock { $0[Key(table: table, text: text)] }
@@ -38,7 +38,7 @@ final class PartRecorder: Sendable {
         return tables
     }
 
-    /// Returns the smallest parts of a policy that are left to PostgreSQL, as written.
+    /// Returns the smallest parts of a policy that only PostgreSQL can evaluate, in the policy's own text.
     func undecided(of policy: PolicyBinding.Part, on table: UInt32) -> [String] {
         let parts = parts(of: policy, on: table)
         return parts.indices.filter { index in
@@ -47,8 +47,8 @@ final class PartRecorder: Sendable {
         }.map { parts[$0].text }
     }
 
-    /// Returns the policy's parts, the policy itself first. Everything that the binding leaves to PostgreSQL is left to
-    /// PostgreSQL in the parts too.
+    /// Returns the parts of the policy's condition; the first is the policy itself. If the binding leaves something to
+    /// PostgreSQL, so do the parts.
     func parts(of policy: PolicyBinding.Part, on table: UInt32) -> [PolicyPart] {
         var found = parts.withLock { $0[Key(table: table, text: policy.text)] } ?? []
         if found.isEmpty {
@@ -65,7 +65,7 @@ final class PartRecorder: Sendable {
 }
 
 extension Term {
-    /// Returns the term with the memberships that the whole policy has, which include the policies of their tables.
+    /// Returns the term with the memberships of the whole policy. These include the policies of the membership tables.
     fileprivate func narrowed(as whole: Term) -> Term {
         var known: [Membership] = []
         whole.visit { if case .member(let membership, _) = $0 { known.append(membership) } }

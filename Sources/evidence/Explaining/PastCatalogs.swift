@@ -3,9 +3,9 @@ import EventLog
 import History
 import System
 
-/// Search for the recorded catalog that was valid at a change.
+/// Search in the log for the recorded catalog by which a change was evaluated.
 public struct PastCatalogs {
-    /// Returns the catalog by which the change was judged; nil if the log does not have it.
+    /// Returns the catalog by which the hub evaluated the change; nil if the log does not have it.
     public static func record(of log: HistoryLog, at offset: UInt64) throws -> CatalogRecord? {
         var catalogs = PastCatalogs(offset)
         var reader = try EventLogReader(directory: log.directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
@@ -20,15 +20,15 @@ public struct PastCatalogs {
         return catalogs.chosen
     }
 
-    /// A place at which the catalog that clients are judged by may have changed.
+    /// Offset at which the catalog that the hub uses for its clients may have changed.
     public struct Turn: Sendable {
         public var place: UInt64
-        /// Time at which the new catalog was written down: clients were judged by it a moment earlier.
+        /// Unix time in microseconds at which the new catalog was recorded. The hub began to use it a moment earlier.
         public var written: Int64
     }
 
-    /// Returns all turns that the log has, in the order of their places. A catalog that is written down again, with more roles,
-    /// is no other turn.
+    /// Returns all turns in the log (offsets at which the catalog may have changed), in ascending order. A record that
+    /// repeats the catalog with more roles is no new turn.
     public static func turns(of log: HistoryLog) throws -> [Turn] {
         var written: [UInt64: Int64] = [:]
         var last: (record: CatalogRecord, written: Int64)?
@@ -46,8 +46,9 @@ public struct PastCatalogs {
     }
 
     private let offset: UInt64
-    /// Newest record that was valid before the change. `next` is the first record after the change.
+    /// Newest catalog record that was valid before the change; nil until one is found.
     private var last: CatalogRecord?
+    /// First catalog record that becomes valid after the change; nil until one is found.
     private var next: CatalogRecord?
     /// Transactions before the change that may have changed the catalog, with their commit times.
     private var marks: [(xid: UInt32, time: Int64)] = []
@@ -69,8 +70,8 @@ public struct PastCatalogs {
         }
     }
 
-    /// Record by which the change was judged. A loop that reads a mark waits for a catalog that includes the marked
-    /// transaction, and judges later changes by that catalog, however late it comes.
+    /// Record by which the hub evaluated the change. A loop that reads a mark waits for a catalog that includes the
+    /// marked transaction. It evaluates later changes by that catalog, however late the catalog is recorded.
     fileprivate var chosen: CatalogRecord? {
         assert(self.last.map { $0.since <= offset } ?? true, "the last record counts at the change")
         assert(self.next.map { $0.since > offset } ?? true, "the next record counts after the change")
@@ -78,28 +79,29 @@ public struct PastCatalogs {
         return marks.contains { next.awaited.contains($0.xid) } ? next : last
     }
 
-    /// True if a newer record may not be written yet. A record is written shortly after the hub begins to judge by it,
-    /// and not at all if nothing has changed.
+    /// True if the log may still get a newer record that is valid at the change. The hub writes a record shortly after
+    /// it begins to use the catalog, and writes none if nothing has changed.
     private func isStillToCome(after record: CatalogRecord) -> Bool {
         marks.contains { $0.time > record.time && now - $0.time < Self.patience }
     }
 
-    /// Time in microseconds after which a record has certainly been written.
+    /// Time in microseconds after a commit within which the hub has certainly written the catalog's record.
     private static let patience: Int64 = 5_000_000
 }
 
-/// Recorded catalogs of a log, with the places at which each counts. Reads the log once.
+/// Recorded catalogs of a log, each with the offsets at which it is valid. Reads the log once.
 struct CatalogTimeline {
     private enum Item {
         case record(CatalogRecord)
         case mark(xid: UInt32, time: Int64, place: UInt64)
     }
 
-    /// Records that differ, in the order of the log.
+    /// Records with different catalogs, in the order of the log.
     private(set) var records: [CatalogRecord] = []
     let turns: [PastCatalogs.Turn]
     private var items: [Item] = []
-    /// Places at which another record may begin to count, with the index of the record from there on.
+    /// Offsets at which another record may become valid, in ascending order, with the record's index from that offset
+    /// on; nil if the log does not have it.
     private var steps: [(place: UInt64, record: Int?)] = []
 
     init(of log: HistoryLog) throws {
@@ -142,7 +144,8 @@ struct CatalogTimeline {
         return records.count - 1
     }
 
-    /// Returns the index of the record by which a change was judged; nil if the log does not have it.
+    /// Returns the index of the record by which the hub evaluated the change at the offset; nil if the log does not
+    /// have it.
     func record(at offset: UInt64) -> Int? {
         var (low, high) = (0, steps.count)
         while low < high {
@@ -152,8 +155,8 @@ struct CatalogTimeline {
         return low > 0 ? steps[low - 1].record : nil
     }
 
-    /// Returns the indexes of the records that count in a range of offsets, each with the range from its first to its last
-    /// place there.
+    /// Returns the indexes of the records that are valid in a range of offsets. Each has the range from its first
+    /// offset to its last within the given range.
     func stretches(in offsets: Range<UInt64>) -> [(offsets: Range<UInt64>, record: Int?)] {
         var found: [(offsets: Range<UInt64>, record: Int?)] = []
         for (number, step) in steps.enumerated() {
@@ -169,26 +172,27 @@ struct CatalogTimeline {
         return found
     }
 
-    /// Returns the indexes of the records that came into force after one place and up to another.
+    /// Returns the indexes of the records that became valid after the offset `first`, up to and including `last`.
     func records(after first: UInt64, through last: UInt64) -> [Int?] {
         turns.filter { $0.place > first && $0.place <= last }.map { record(at: $0.place) }
     }
 
-    /// Returns a place at which no catalog counts yet that was written down after a client had come back.
+    /// Returns `place`, or an earlier offset if a catalog valid at `place` was recorded after the client's return. No
+    /// such catalog is valid yet at the earlier offset.
     func beforeTurns(since joined: RecordedNote, _ place: UInt64) -> UInt64 {
         PastCatalogs.place(before: turns, since: joined, place)
     }
 
-    /// Returns the offset of the last change before a client joined.
+    /// Returns the offset of the last change before the client joined.
     static func place(at joined: RecordedNote, in log: HistoryLog) throws -> UInt64 {
         try PastCatalogs.place(at: joined, in: log)
     }
 }
 
 extension PastCatalogs {
-    /// Returns a place at which no catalog counts yet that was written down after a client had come back. The loop at the log's
-    /// end may have lagged behind the log: it began to judge by such a catalog at a place from before the return, and later
-    /// than the return.
+    /// Returns `place`, or an earlier offset if a catalog valid at `place` was recorded after the client's return. No
+    /// such catalog is valid yet at the earlier offset. The reason: the loop at the log's end may have lagged. It then
+    /// began to use a catalog only after the return, but from an offset before the return.
     static func place(before turns: [Turn], since joined: RecordedNote, _ place: UInt64) -> UInt64 {
         let first = turns.first { $0.written > joined.note.time && $0.place <= place }
         let found = first.map { $0.place > 0 ? $0.place - 1 : 0 } ?? place
@@ -196,8 +200,8 @@ extension PastCatalogs {
         return found
     }
 
-    /// Returns the offset of the last change before a client joined. The note of a join reaches the log a moment later,
-    /// after changes committed meanwhile.
+    /// Returns the offset of the last change before a client joined. The log gets the note of a join a moment later,
+    /// after changes that were committed in between.
     static func place(at joined: RecordedNote, in log: HistoryLog) throws -> UInt64 {
         var next = joined.place
         var reader = try HistoryReader(log, HistoryQuery(from: .time(joined.note.time), to: .offset(joined.place)))

@@ -5,7 +5,7 @@ import History
 import Judging
 import Policy
 
-/// One rule about who may see rows of a table: the table's own settings, a policy, or what a role may read.
+/// Identity of one rule about who may see rows of a table: the table's own settings, a policy, or the rights of a role.
 public struct RuleKey: Sendable, Hashable, Comparable {
     public enum Subject: Sendable, Hashable {
         /// Row security and published operations of the table.
@@ -29,14 +29,16 @@ public struct RuleKey: Sendable, Hashable, Comparable {
     public static func < (left: RuleKey, right: RuleKey) -> Bool { left.order < right.order }
 }
 
-/// All rules of one recorded catalog, as texts.
+/// All rules of one recorded catalog, each as a text.
 public struct RuleBook: Sendable, Equatable {
-    /// Offset from which the hub judged by these rules, and the time at which they were written down.
+    /// Offset from which the hub decided by these rules. `time` is the Unix time in microseconds at which it recorded
+    /// them.
     public var since: UInt64
     public var time: Int64
     public var rules: [RuleKey: String]
 
-    /// Returns the rules of a record; nil if another version of the program wrote the record and this one cannot read it.
+    /// Creates the rules of a record; nil if another version of the program wrote the record and this one cannot read
+    /// it.
     init?(_ record: CatalogRecord) {
         guard let view = try? CatalogTrial(record).view(for: record.roles) else { return nil }
         (since, time, rules) = (record.since, record.time, [:])
@@ -78,19 +80,19 @@ extension RowOperations {
     }
 }
 
-/// Difference of one rule between two catalogs.
+/// Difference in one rule between two recorded catalogs.
 public struct RuleChange: Sendable, Equatable {
     public var key: RuleKey
-    /// Text before and after; nil where the rule did not exist.
+    /// Text of the rule in the earlier catalog; nil if the rule did not exist.
     public var before: String?
     public var after: String?
 }
 
-/// Rules over the time that the log has.
+/// History of the rules, over the time that the log has.
 public struct PastRules {
-    /// Catalogs with other rules than the one before, oldest first.
+    /// Rules of each catalog that differ from those of the catalog before it, oldest first.
     public private(set) var books: [RuleBook] = []
-    /// Number of records that this version cannot read.
+    /// Number of catalog records that this version of the program cannot read.
     public private(set) var unreadable = 0
 
     public init(_ log: HistoryLog) throws {
@@ -99,7 +101,7 @@ public struct PastRules {
         while try reader.next() {
             guard reader.entry.kind == .catalogRecord else { continue }
             for record in try CatalogRecordCodec.decode(reader.payload) {
-                // Most records repeat the one before, for readers of later segments.
+                // Most records repeat the previous one, so that a reader that begins in a later segment finds it.
                 if let last, last.agrees(with: record), last.roles == record.roles { continue }
                 last = record
                 guard let book = RuleBook(record) else {
@@ -111,12 +113,12 @@ public struct PastRules {
         }
     }
 
-    /// Returns the rules by which a change at the offset was judged; nil if the log does not have them.
+    /// Returns the rules by which the hub evaluated the change at the offset; nil if the log does not have them.
     public static func book(of log: HistoryLog, at offset: UInt64) throws -> RuleBook? {
         try PastCatalogs.record(of: log, at: offset).flatMap { RuleBook($0) }
     }
 
-    /// Returns the rules that were written down last at that time.
+    /// Returns the newest rules that were recorded at or before the Unix time in microseconds.
     public func book(atTime time: Int64) -> RuleBook? { books.last { $0.time <= time } }
 
     public static func changes(from before: RuleBook?, to after: RuleBook) -> [RuleChange] {

@@ -12,20 +12,20 @@ public struct TableFinding: Sendable, Equatable {
     }
 
     public var table: String
-    /// Roles that the finding concerns.
+    /// Names of the roles that the finding concerns.
     public var roles: [String]
     public var weight: Weight
     public var detail: String
     public var sql: String?
     /// True if the SQL would show a role rows or columns that were hidden from the role.
     public var showsMore = false
-    /// Reason why the role sees no row of the table; nil if it sees some.
+    /// Reason why the role sees no row of the table; nil if the role may see some.
     var closed: Closed?
 
     enum Closed: Sendable, Equatable {
-        /// The role may not SELECT.
+        /// The role does not have the right to SELECT.
         case byRights
-        /// The role has no policy.
+        /// No policy applies to the role, so row security hides every row.
         case byPolicies
     }
 
@@ -39,7 +39,7 @@ public struct TableFinding: Sendable, Equatable {
 }
 
 extension [TableFinding] {
-    /// Joins equal findings for several roles into one.
+    /// Merges findings that are equal except for the role into one with all their roles.
     func joiningRoles() -> [TableFinding] {
         var joined: [TableFinding] = []
         for finding in self {

@@ -1,7 +1,7 @@
 import Change
 import History
 
-/// Time of the policies that decided whether a client was told of a change.
+/// Policies by which the outcome for a client was derived: those at the time of the change, the present ones, or none.
 public enum AskedPolicies: String, Sendable {
     case then, now
     case notAsked = "not_asked"
@@ -9,22 +9,22 @@ public enum AskedPolicies: String, Sendable {
     public init(_ judge: Explainer?) { self = judge.map { $0.isOfThen ? .then : .now } ?? .notAsked }
 }
 
-/// Clients that a change concerned, with the outcome for each.
+/// Clients that one change concerned, with the outcome for each: sent, received, hidden by a policy, and so on.
 public struct ChangeAudience {
     public struct Client {
         public enum Outcome: String, Sendable {
             case sent, received
             case sentLater = "sent_later"
             case receivedLater = "received_later"
-            /// The filter, the event or a policy did not match.
+            /// The client's filter, its operations or a policy did not match the change.
             case notMatched = "not_matched"
-            /// The record says that the change was not sent, but not why.
+            /// The delivery record says that the hub did not send the change, but not why.
             case notSent = "not_sent"
             case endedBefore = "ended_before"
             case unknown
         }
 
-        /// Source of the outcome.
+        /// Source of the outcome: the delivery record of the log, or the filters and policies, evaluated again.
         public enum Basis: String, Sendable { case recorded, derived }
 
         public let attendance: Attendance
@@ -33,7 +33,7 @@ public struct ChangeAudience {
         public let reason: String
         public let asked: AskedPolicies
         public internal(set) var basis = Basis.derived
-        /// Time at which the change was sent, if that is recorded.
+        /// Unix time in microseconds at which the hub sent the change; nil if the log does not record it.
         public internal(set) var sentAt: Int64?
 
         public var isSent: Bool { [.sent, .received, .sentLater, .receivedLater].contains(outcome) }
@@ -41,18 +41,21 @@ public struct ChangeAudience {
 
     public let change: RecordedChange
     public private(set) var clients: [Client] = []
-    /// Refusals before the change of sockets, joins and requests that could have received it, as far as the ledger
-    /// shows what they asked for.
+    /// Notes of refused sockets, joins and requests before the change that could have received it. The ledger shows
+    /// what some of them asked for; those that asked for something else are left out.
     public private(set) var refusals: [RecordedNote] = []
-    /// Number of further clients that were not examined.
+    /// Number of clients beyond the limit, which were not examined.
     public private(set) var left = 0
     /// True if the change is a message from the database to a topic.
     public private(set) var isMessage = false
-    /// Number of channels to which the change is recorded as sent.
+    /// Number of channels for which the log records that the hub sent them the change.
     public private(set) var recorded = 0
-    /// Number of clients without a record that came, left or asked over HTTP, at that time or later.
+    /// Number of clients without a note in the ledger that joined, left or sent an HTTP request at the time of the
+    /// change or later.
     public let strangers: UInt64
 
+    /// Evaluates the change for each client in the attendance book, up to `limit` clients.
+    ///
     /// - Throws: `AudienceFailure` if the database is unreachable and nothing else could answer.
     public init(
         _ change: RecordedChange, _ book: AttendanceBook, _ record: DeliveryRecord, _ judges: Judges?, limit: Int,
@@ -85,7 +88,7 @@ public struct ChangeAudience {
             let bindings = attendance.joined.bindings.filter { $0.isAbout(relation.schema, relation.name) }
             if !bindings.isEmpty { concerned.append((attendance, holder, reach, bindings)) }
         }
-        // Those who had gone cannot have been sent the change, so the limit leaves them out first.
+        // Clients that had left cannot have received the change, so they are the first that the limit excludes.
         let hadGone = concerned.filter { $0.2 == .endedBefore }
         concerned = concerned.filter { $0.2 != .endedBefore } + hadGone
         left = max(0, concerned.count - limit)
@@ -99,8 +102,8 @@ public struct ChangeAudience {
             let later = try Self.isLater(reach) ? judges?.place(at: attendance.joined) : nil
             var place = max(change.offset, later ?? change.offset)
             if later != nil, let judges { place = try judges.beforeTurns(since: attendance.joined, place) }
-            // The judge is chosen once. A record may arrive meanwhile, and the verdict must be reported with the judge
-            // that gave it.
+            // The explainer is chosen once: the log may get another catalog record at any time, and the verdict must be
+            // reported with the explainer that gave it.
             let judge = try judges?.judge(at: place)
             let (isMatch, reason) = try verdicts.verdict(of: bindings, attendance, at: place, judge, judges)
             let asked = AskedPolicies(judge)
@@ -115,7 +118,7 @@ public struct ChangeAudience {
         try verdicts.checkThatSomebodyAnswered()
     }
 
-    /// True if the client received the change after its return. The rights at its return then count.
+    /// True if the hub sent the client the change after its return. The client's rights at its return then count.
     private static func isLater(_ reach: Attendance.Reach) -> Bool {
         if case .sentLater = reach { true } else { false }
     }
@@ -131,12 +134,12 @@ public struct ChangeAudience {
         }
     }
 
-    /// Names of claims that are unknown, so that policies were evaluated without them.
+    /// Names of claims whose values are unknown, so that policies were evaluated without them.
     public var claimsNotKept: [String] {
         Set(clients.flatMap { ExplainedHolder.unknownClaims(of: $0.holder) }).sorted()
     }
 
-    /// Sorts the clients to whom the change was sent before the others.
+    /// Sorts the clients: those to whom the hub sent the change are first.
     public mutating func sort() {
         let order = clients.enumerated().sorted { one, other in
             (one.element.isSent ? 0 : 1, one.offset) < (other.element.isSent ? 0 : 1, other.offset)
@@ -150,7 +153,7 @@ private struct KeptMessage {
     private let topic: [UInt8]
     private let isPrivate: Bool
 
-    /// Reads the message; nil if the change is none.
+    /// Reads the message from the change's row; nil if the change is no message of the database.
     init?(_ change: RecordedChange, _ relation: Relation) {
         guard relation.schema == "realtime", relation.name == "messages" || relation.name.hasPrefix("messages_"),
             change.operation == .insert, change.forgotten == nil
@@ -181,8 +184,8 @@ extension ChangeAudience.Client {
             asked: other.asked, basis: basis, sentAt: sentAt)
     }
 
-    /// Creates the outcome for a database message. It is for all clients joined to its topic, so no filter or policy is
-    /// evaluated.
+    /// Creates the outcome of a database message for one client. Such a message is for all clients that joined its
+    /// topic, so no filter or policy is evaluated.
     fileprivate init(
         told message: KeptMessage?, _ attendance: Attendance, _ holder: RecordedNote, _ reach: Attendance.Reach,
         _ finding: DeliveryRecord.Finding
@@ -193,7 +196,8 @@ extension ChangeAudience.Client {
         take(finding, reach, isMatch: nil)
     }
 
-    /// Corrects the outcome of a client that asked over HTTP: it did not leave and return.
+    /// Corrects the outcome of a client that asked over HTTP. Such a client did not leave and return, so "sent later"
+    /// becomes "sent".
     fileprivate mutating func nameAnswer() {
         guard attendance.isAnswer else { return }
         let outcome: Outcome =
@@ -205,9 +209,9 @@ extension ChangeAudience.Client {
         self = Self(self, outcome, basis, sentAt: sentAt)
     }
 
-    /// Applies the recorded outcome, which takes precedence over the derived one.
+    /// Applies the outcome in the delivery record, which takes precedence over the derived one.
     ///
-    /// - Parameter isMatch: the verdict of filters and policies; nil if it is unknown.
+    /// - Parameter isMatch: verdict of filters and policies; nil if it is unknown.
     fileprivate mutating func take(_ finding: DeliveryRecord.Finding, _ reach: Attendance.Reach, isMatch: Bool?) {
         assert(basis == .derived, "a record is taken once")
         switch finding {

@@ -1,14 +1,14 @@
 import Change
 import History
 
-/// Reason why the clients of a change cannot be told.
+/// Reason why it cannot be found out which clients received a change.
 public enum AudienceFailure: Error, Sendable {
-    /// The database is unreachable, and nobody else can say what its catalog is.
+    /// The database is unreachable, and the log has no catalog that could replace its catalog.
     case databaseAway
 }
 
-/// Verdicts whether a change matches bindings; each question is evaluated once. Masked claims and filters are told
-/// apart by their marks.
+/// Verdicts of filters and policies on one change for the bindings of its clients. Evaluates each combination of holder
+/// and bindings once. Claims and filters that a bundle has masked are told apart by their mask marks.
 struct Verdicts {
     private struct Question: Hashable {
         var claims: [UInt8]
@@ -19,7 +19,7 @@ struct Verdicts {
     }
 
     private let change: RecordedChange
-    /// True if policies are evaluated, where a catalog is known.
+    /// True if policies are evaluated wherever a catalog is known; false if only filters are.
     private let isJudged: Bool
     /// Result of an evaluation; `isMatch` is nil if it is unknown.
     typealias Verdict = (isMatch: Bool?, reason: String)
@@ -33,9 +33,9 @@ struct Verdicts {
         self.isJudged = isJudged
     }
 
-    /// Returns whether the client was sent the change. The log does not record when a client in catch-up reached the
-    /// change. The verdict is unknown if rights, policies or tokens give different answers over the time until the
-    /// client had certainly passed it.
+    /// Returns the verdict on whether the hub sent the client the change. The log does not record when a client in
+    /// catch-up reached the change. The verdict is unknown if rights, policies or tokens give different answers during
+    /// the time until the client had certainly passed the change.
     mutating func verdict(
         of bindings: [ListedBinding], _ attendance: Attendance, at place: UInt64, _ judge: Explainer?, _ judges: Judges?
     ) throws -> Verdict {
@@ -56,7 +56,8 @@ struct Verdicts {
     private static let changedMeanwhile =
         "what it may see changed while it caught up, and when it reached the change is not recorded (ledger = full records it)"
 
-    /// Returns the verdict of the first binding that matches, or else the reason why the last one does not.
+    /// Returns the verdict of the first binding that matches, or else the verdict and reason of the last one that does
+    /// not.
     private mutating func verdict(
         of bindings: [ListedBinding], _ holder: RecordedNote, _ judge: Explainer?
     ) throws -> Verdict {
@@ -113,7 +114,7 @@ struct Verdicts {
         }
     }
 
-    /// Throws if the database is unreachable and it was the only one to ask.
+    /// Throws if the database was unreachable and no other catalog gave an answer.
     func checkThatSomebodyAnswered() throws {
         guard isAway, answers == 0 else { return }
         throw AudienceFailure.databaseAway

@@ -6,12 +6,12 @@ import Judging
 import Policy
 import Postgres
 
-/// Search for the deliveries of a window that the given policies would not have made, and for those that they would
-/// have made and the hub did not.
+/// Search for deliveries in a window that differ between the hub and a given set of policies: those that the policies
+/// would not have made, and those that only they would have made.
 ///
-/// Takes a window of the log, and SQL that makes the given policies of those of a database. Judges each change for each
-/// channel of the ledger twice, by the channel's own bindings and claims: by the catalog of then, as the log has it,
-/// and by the given policies. Recorded deliveries take precedence over derived ones.
+/// Takes a window of the log, and SQL that changes a database's policies to the given ones. Evaluates each change for
+/// each channel of the ledger twice, with the channel's own bindings and claims: by the catalog at that time, as the
+/// log has it, and by the given policies. Recorded deliveries take precedence over derived ones.
 public struct Leak {
     public struct Settings: Sendable {
         /// Database in which the SQL is applied and rolled back.
@@ -24,8 +24,8 @@ public struct Leak {
         public var items = 1000
         /// Number of examples of each reason, for each user and table.
         public var examples = 3
-        /// True if what only the present database knows counts as having been the same then: memberships that the log cannot
-        /// compute back, and verdicts that PostgreSQL has to give.
+        /// True if present data replaces what the log does not show about the past: memberships that it cannot compute
+        /// back, and verdicts that only PostgreSQL can give. False leaves such verdicts unknown.
         public var assumesUnchanged = false
         /// True if the database may have changed after the end of the log.
         public var logMayEndEarly = false
@@ -37,7 +37,7 @@ public struct Leak {
         }
     }
 
-    /// Maximum number of verdicts that are kept, and of catalogs that are told apart.
+    /// Maximum number of pairs of a channel and a change whose verdicts fit into memory.
     private static let mostVerdicts = 4_000_000_000
     private static let mostCatalogs = 200
 
@@ -49,7 +49,9 @@ public struct Leak {
         self.settings = settings
     }
 
-    /// - Parameter sql: changes to the database's catalog; nil takes the catalog as it is.
+    /// Compares the deliveries of the window, of all users or of one.
+    ///
+    /// - Parameter sql: changes to the database's catalog; nil uses the catalog without changes.
     /// - Parameter progress: gets the name of the current pass and the offset reached.
     public func answer(
         _ sql: String?, of user: String? = nil, in window: HistoryWindow, progress: (String, UInt64) -> Void
@@ -114,7 +116,8 @@ public struct Leak {
     }
 }
 
-/// Passes over the window: one for each catalog.
+/// Passes over the window of a `Leak` search, one for each catalog. Each finds the changes that its catalog's policies
+/// show.
 struct LeakPasses {
     private let log: HistoryLog
     private let settings: Leak.Settings
@@ -155,8 +158,8 @@ struct LeakPasses {
         return RuledChanges(ruling: ruling, told: told)
     }
 
-    /// Returns the part of the window that each recorded catalog has to judge. A client that caught up may have been judged by
-    /// a later catalog than the change's.
+    /// Returns the offsets that must be evaluated by each recorded catalog, by the catalog's index. A client that
+    /// caught up may have been served by a later catalog than the change's own.
     func offsets(
         of timeline: CatalogTimeline, _ book: AttendanceBook, in offsets: Range<UInt64>
     ) throws -> [Int: Range<UInt64>] {

@@ -2,8 +2,8 @@ import Catalog
 import Change
 @_spi(Judging) import History
 
-/// Channels of the ledger, with what the hub judged each of them by. Channels with the same claims and bindings share a
-/// subject, so that each subject is judged once.
+/// Channels of the ledger, with the claims and bindings by which the hub decided for each. Channels with the same
+/// claims and bindings share one subject, so that each subject is evaluated once.
 struct LeakClients {
     private struct Subject: Hashable {
         var claims: [UInt8]
@@ -12,11 +12,11 @@ struct LeakClients {
         var bindings: [ListedBinding]
     }
 
-    /// Channel with its subjects: a renewed token makes another one.
+    /// Channel with its subjects (claims, role and bindings). A renewed token gives it a new subject.
     struct Client {
         var attendance: Attendance
-        /// Index of the subject by the first offset at which it counts, in the order of offsets; nil if its claims cannot be
-        /// read.
+        /// Subject indexes of the channel, each with the first offset for which it counts, in ascending order. The
+        /// index is nil if the claims cannot be read.
         var subjects: [(from: UInt64, subject: Int?)]
 
         func subject(at offset: UInt64) -> Int? { (subjects.last { $0.from <= offset } ?? subjects[0]).subject }
@@ -29,7 +29,9 @@ struct LeakClients {
     private(set) var bindings: [[TableName: [AskedBinding]]] = []
     private var numbers: [Subject: Int?] = [:]
 
-    /// - Parameter tables: tables that bindings may be about.
+    /// Collects the channels that were joined in the range of offsets, of all users or of one.
+    ///
+    /// - Parameter tables: tables whose bindings are considered.
     init(_ book: AttendanceBook, of user: String?, in offsets: Range<UInt64>, _ tables: [TableName]) {
         for attendance in book.all {
             let first = attendance.joined

@@ -3,7 +3,7 @@ import Change
 import History
 import Protocol
 
-/// Comparison of what each channel was sent with what the given policies would have shown it.
+/// Comparison of the changes that the hub sent to each channel with those that the given policies would have shown it.
 struct LeakFindings {
     private struct Key: Hashable {
         var user: String
@@ -18,14 +18,14 @@ struct LeakFindings {
         var keptBy: RulingReason
     }
 
-    /// Delivery to a client that came back: its channel before the return did not miss the change.
+    /// Delivery of a change after a client's return. The client's channel before the return therefore did not miss it.
     private struct Return: Hashable {
         var line: Int
         var topic: [UInt8]
         var offset: UInt64
     }
 
-    /// Delivery that was not made, unless the client was sent the change after a return.
+    /// Delivery that the hub did not make. It counts as missed unless the client received the change after a return.
     private struct Missing {
         var line: Int
         var item: LeakReport.Item
@@ -39,12 +39,12 @@ struct LeakFindings {
         var channel: UInt32
     }
 
-    /// Delivery of one change to one channel, on both sides; nil is unknown.
+    /// Result for one change and one channel: the actual delivery, and that by the given policies; nil is unknown.
     private struct Verdict {
         var delivered: Bool?
         var sentAt: Int64?
         var would: Bool?
-        /// Verdict of the catalog of then.
+        /// True if the catalog at that time showed the change to the client; nil if unknown.
         var shown: Bool?
         var cause = UnknownCause.ledger
     }
@@ -58,7 +58,7 @@ struct LeakFindings {
     private let settings: Leak.Settings
     private var lines: [Key: Int] = [:]
     private var shifts: [ShiftKey: Int] = [:]
-    /// Time of the first recorded delivery of each change to each channel.
+    /// Unix time in microseconds at which each change was first sent to each channel, by the change's offset.
     private var sent: [Channel: [UInt64: Int64]] = [:]
     private var returns: Set<Return> = []
     private var missing: [Missing] = []
@@ -118,7 +118,7 @@ struct LeakFindings {
         }
     }
 
-    /// Counts the changes that were recorded as sent to a client whose claims cannot be read.
+    /// Counts the changes that the log records as sent to a client whose claims cannot be read, as unknown.
     private mutating func note(unreadable attendance: Attendance, _ range: Range<UInt64>, _ report: inout LeakReport) {
         let times = sent[Channel(session: attendance.session, channel: attendance.channel)] ?? [:]
         for offset in times.keys.sorted() where range.contains(offset) {
@@ -129,7 +129,8 @@ struct LeakFindings {
 
     // MARK: One change and one channel
 
-    /// Place from which catalogs count for a client that came back, as `who` finds it; nil for other clients.
+    /// Offset of the last change before a returning client joined. Its catch-up may be decided by catalogs from there
+    /// on, as in the command `who`. Nil for a client that did not catch up.
     private func laterCatalogs(_ attendance: Attendance) throws -> UInt64? {
         guard book.catchUpEnd(of: attendance, to: attendance.since) != nil else { return nil }
         return try CatalogTimeline.place(at: attendance.joined, in: log)
@@ -174,7 +175,7 @@ struct LeakFindings {
             let columns = columns(beyond: table, subject, at: offset)
             add(columns.isEmpty ? nil : .columns, offset, fact.table, attendance, verdict, &report, columns)
         case (true?, false?):
-            // A recorded delivery that the catalog of then does not explain may be one without values.
+            // A recorded delivery that the catalog at that time does not explain may be one without values.
             if verdict.shown != true, isWithoutValues(table, subject, offset) { return }
             if verdict.shown != true, fact.operation == .update {
                 var verdict = verdict
@@ -194,8 +195,8 @@ struct LeakFindings {
         }
     }
 
-    /// Returns whether the catalogs that may have judged the change for the client showed it; nil if that is unknown or they
-    /// differ.
+    /// Returns whether the catalogs by which the hub may have decided showed the client the change. Nil, with the
+    /// cause, if that is unknown or the catalogs differ.
     private func shown(
         _ offset: UInt64, _ subject: Int, _ client: LeakClients.Client, _ reach: Attendance.Reach, _ later: UInt64?
     ) -> (Bool?, UnknownCause) {
@@ -233,12 +234,13 @@ struct LeakFindings {
         timeline.record(at: offset).flatMap { catalogs[$0] }?.of(table, subject)
     }
 
-    /// True if the role could not read the key then: the hub sends such changes as errors, without values.
+    /// True if the role could not read the table's key at the change. The hub then sends the change as an error,
+    /// without values.
     private func isWithoutValues(_ table: TableName, _ subject: Int, _ offset: UInt64) -> Bool {
         past(table, subject, offset)?.isReadable == false
     }
 
-    /// Returns the names of the columns that were sent and could not have been read.
+    /// Returns the names of the columns that the hub sent and that the given policies would not let the role read.
     private func columns(beyond table: TableName, _ subject: Int, at offset: UInt64) -> [String] {
         guard let past = past(table, subject, offset) else { return [] }
         return past.delivered.subtracting(given.of(table, subject).delivered).sorted()
@@ -261,7 +263,7 @@ struct LeakFindings {
         if report.items.count < settings.items { report.items.append(item) }
     }
 
-    /// Returns the index of the line of a user and a table.
+    /// Returns the index in the report of the line for the user and the table; adds the line if necessary.
     private mutating func line(
         _ table: Int, _ offset: UInt64, _ attendance: Attendance, _ report: inout LeakReport
     ) -> Int {

@@ -2,23 +2,24 @@ import Catalog
 import Change
 import History
 
-/// Answer to the question which deliveries of a window the given policies would not have made.
+/// Deliveries of a window that the given policies would not have made, or that only they would have made.
 public struct LeakReport: Sendable {
     public enum Kind: String, Sendable, CaseIterable {
-        /// The change was delivered, and would not have been.
+        /// The hub delivered the change; the given policies would not have shown it.
         case leaked
-        /// The change was delivered with columns that the client could not have read.
+        /// The hub delivered the change with columns that the given policies would not let the client read.
         case columns
-        /// The change was not delivered, and would have been. A change that the client was sent after a return counts as
-        /// delivered.
+        /// The hub did not deliver the change; the given policies would have shown it. A change that the client
+        /// received after a return counts as delivered.
         case missed
-        /// Unknown delivery: the change may have been delivered or not, or it may not be known if it would have been.
+        /// Unknown: it is not recorded if the hub delivered the change, or not computable if the given policies would
+        /// have shown it.
         case unknown
     }
 
-    /// Counts of one user in one table.
+    /// Counts of one user's deliveries in one table.
     public struct Line: Sendable {
-        /// Claim `sub`, masked as the log was opened; empty if the user has none.
+        /// User's claim `sub`, masked by the rules with which the log was opened; empty if the user has none.
         public var user: String
         public var role: String
         public var table: TableName
@@ -26,9 +27,9 @@ public struct LeakReport: Sendable {
         public var delivered = 0
         public internal(set) var counts: [Kind: Int] = [:]
         public internal(set) var causes: Set<UnknownCause> = []
-        /// Names of the columns that were delivered and could not have been read.
+        /// Names of the columns that the hub delivered and that the given policies would not let the user read.
         public internal(set) var columns: Set<String> = []
-        /// Leaked and missed deliveries, grouped by reason. A gain is a missed one.
+        /// Leaked and missed deliveries, grouped by reason. A missed delivery is called a gain in them.
         public internal(set) var shifts: [WhatIfReport.Shift] = []
 
         public func count(_ kind: Kind) -> Int { counts[kind] ?? 0 }
@@ -38,44 +39,44 @@ public struct LeakReport: Sendable {
         }
     }
 
-    /// One delivery that differs, to one channel.
+    /// One delivery to one channel that differs from the result of the given policies.
     public struct Item: Sendable {
         public var kind: Kind
         public var offset: UInt64
-        /// Index of the user's line.
+        /// Index in `lines` of the user's and the table's line.
         public var line: Int
         public var attendance: Attendance
-        /// Time of the recorded delivery; nil if the delivery is derived.
+        /// Unix time in microseconds of the recorded delivery; nil if the delivery is derived.
         public var sentAt: Int64?
         public var cause: UnknownCause?
         public var columns: [String] = []
     }
 
-    /// Differences between the catalog of a part of the window and the given policies.
+    /// Differences between the given policies and the catalog that was valid in one part of the window.
     public struct Part: Sendable {
         public var offsets: Range<UInt64>
-        /// Nil if the log does not have the catalog of that time.
+        /// Differences from the given policies; nil if the log does not have the catalog of that time.
         public var differences: CatalogDifferences?
     }
 
     public let offsets: Range<UInt64>
     public internal(set) var parts: [Part] = []
     public internal(set) var lines: [Line] = []
-    /// Differing deliveries, as many as were asked for. `items` leaves out further ones; the counts include them.
+    /// Deliveries that differ, up to the requested number. Further ones are only in the counts.
     public internal(set) var items: [Item] = []
     /// Number of channels that were examined.
     public internal(set) var channels = 0
-    /// Number of rows that PostgreSQL judged by what it knows now.
+    /// Number of rows that PostgreSQL evaluated with its present data.
     public internal(set) var asked = 0
-    /// True if memberships count as they are now, because the caller said so.
+    /// True if present memberships replaced past ones, because the caller allowed it.
     public internal(set) var membershipsAreOfNow = false
-    /// Columns that policies or filters read, but whose values a bundle does not have.
+    /// Names of the columns that policies or filters read, and whose values a bundle does not have.
     public internal(set) var lost: Set<String> = []
-    /// Number of channels and requests that the log lacks for lack of room.
+    /// Number of channels and requests that the log does not record, because the hub had no room for their notes.
     public internal(set) var strangers: UInt64 = 0
-    /// Offset from which on the log has notes of clients; nil if it has none.
+    /// Offset of the log's first note about clients; nil if it has none.
     public internal(set) var ledgerFrom: UInt64?
-    /// Number of deliveries that are recorded one by one.
+    /// Number of deliveries for which the log has its own record.
     public internal(set) var recorded = 0
 
     init(_ offsets: Range<UInt64>) { self.offsets = offsets }

@@ -1,9 +1,9 @@
 import Change
 import History
 
-/// Counts of one holder's gains and losses in one table, between now and the proposal, grouped by reason.
+/// Rows that one holder gains and loses in one table under a proposal, counted by reason.
 final class AccessDiff {
-    /// Facts that determine the reason: the operation, and which of several policies show the row.
+    /// Properties of a change that determine the reason: the operation, and which of several policies show the row.
     private struct Facts: Hashable {
         var operation: UInt8
         var isGain: Bool
@@ -17,7 +17,8 @@ final class AccessDiff {
         var keptBy: RulingReason
     }
 
-    /// Maximum number of groups. Policies can combine in many ways; further changes are counted together as unknown.
+    /// Maximum number of groups (combinations of reasons). Further changes are counted in one group with unknown
+    /// reasons.
     private static let most = 100
 
     private var line: WhatIfReport.Line
@@ -27,7 +28,7 @@ final class AccessDiff {
     private var shifts: [WhatIfReport.Shift] = []
     private var byKey: [Key: Int] = [:]
     private var byFacts: [Facts: Int] = [:]
-    /// Facts of the last change; most changes have the same ones.
+    /// Facts of the last change with the index of their group. Most changes have the same facts as the one before.
     private var last: (facts: Facts, place: Int)?
 
     init(_ holder: Int, _ table: TableName, _ before: RuledChanges, _ after: RuledChanges, examples: Int) {
@@ -79,7 +80,7 @@ final class AccessDiff {
         return place
     }
 
-    /// The counts, with the groups sorted: gains first, larger groups first.
+    /// Counts of gains and losses, with the groups sorted: gains first, then by size, the largest first.
     var whole: WhatIfReport.Line {
         let rows = shifts.reduce(0) { $0 + $1.rows }
         assert(rows == line.gains + line.losses, "each gain and each loss is in one group")

@@ -2,12 +2,12 @@ import Catalog
 @_spi(Judging) import History
 import Protocol
 
-/// A holder's request to be told of changes of a table.
+/// Subscription of a holder to a table's changes, as the client asked for it.
 public struct AskedBinding: Sendable, Hashable {
     public var operations: RowOperations
     /// Filter as clients write it; nil means every row.
     public var filter: String?
-    /// Columns that clients ask for; nil means all.
+    /// Names of the columns that clients ask for; nil means all.
     public var select: [String]?
 
     public init(operations: RowOperations = .all, filter: String? = nil, select: [String]? = nil) {
@@ -18,8 +18,8 @@ public struct AskedBinding: Sendable, Hashable {
 }
 
 extension AskedBinding {
-    /// Takes a binding from the ledger with its unmasked filter. Nil if a bundle has marks in place of the filter's
-    /// values.
+    /// Creates the subscription from a binding in the ledger, with its unmasked filter. Nil if the log is a bundle that
+    /// has mask marks in place of the filter's values.
     public init?(_ listed: ListedBinding) {
         if let filter = listed.wholeFilter, filter.contains(MaskMark.sign) { return nil }
         self.init(
@@ -28,12 +28,13 @@ extension AskedBinding {
     }
 }
 
-/// Proposed subscriptions in place of the present ones. The answer then covers only their tables, and depends both on
-/// what holders ask for and on what they may see.
+/// Proposed subscriptions that replace the present ones. An answer with them covers only their tables. It depends on
+/// what holders ask for as well as on what they may see.
 public struct ProposedBindings: Sendable {
-    /// Bindings that every holder would ask for, by table.
+    /// Bindings that every holder would ask for under the proposal, by table.
     public var then: [TableName: [AskedBinding]]
-    /// Bindings that each holder asks for now, by table, in the order of the holders.
+    /// Bindings that each holder asks for at present, by table; one element for each holder, in the order of the
+    /// holders.
     public var now: [[TableName: [AskedBinding]]]
 
     public init(then: [TableName: [AskedBinding]], now: [[TableName: [AskedBinding]]]) {
@@ -42,7 +43,7 @@ public struct ProposedBindings: Sendable {
     }
 }
 
-/// The subscriptions of one side, with the meaning that PostgreSQL gives them on that side.
+/// Subscriptions at present or as proposed, resolved by PostgreSQL with the catalog of the same side.
 struct BoundBindings {
     enum Side { case now, then }
 
@@ -61,8 +62,8 @@ struct BoundBindings {
 
     func concerns(_ table: CatalogTable) -> Bool { proposed.then[Self.name(table)] != nil }
 
-    /// Returns the bindings that a holder asks for on one of these tables. A present binding that is refused today
-    /// counts as not asked for. A proposed binding that is refused is an error.
+    /// Returns the holder's bindings for the table. Ignores a present binding that the hub refuses today. Throws if a
+    /// proposed binding would be refused.
     mutating func bindings(of holder: Int, _ role: String, _ table: CatalogTable) throws -> [TableBinding] {
         let name = Self.name(table)
         let asked = side == .then ? proposed.then[name] : proposed.now[holder][name]

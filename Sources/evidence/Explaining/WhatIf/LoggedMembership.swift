@@ -5,28 +5,28 @@ import EventLog
 import History
 import Policy
 
-/// Keys that a membership certainly had, or certainly lacked, at a change, according to the log alone. The present keys
-/// are not used.
+/// Keys that a membership certainly had, or certainly lacked, at a change. Only the log is used, not the present keys.
 ///
-/// The log lacks older rows that no change has touched since. A key is known to be given if more of its rows came than
-/// went. A key is known to be missing if at most one row can give it, and that row had gone, or had not come yet. After
-/// a truncate of the table, all keys are known.
+/// The log lacks older rows that no change has touched since. A key was certainly given if the log has more inserts
+/// than deletes of rows that give it. A key was certainly missing if at most one row can give it, and this row was
+/// deleted before the change or inserted after it. After a truncate of the table, all keys are known.
 struct LoggedMembership {
     private struct Tally {
-        /// Rows of the log that came minus rows that went: at the change, at present, and at the lowest point.
+        /// Number of inserted rows minus number of deleted rows in the log, at the change. `now` is the same at the
+        /// log's end, `lowest` the minimum over the log.
         var atChange = 0
         var now = 0
         var lowest = 0
 
-        /// Minimum number of rows at the change.
+        /// Minimum number of rows that existed at the change.
         var atLeast: Int { atChange - lowest }
     }
 
-    /// True if at most one row gives a key. Then the row's first change shows if the row existed before.
+    /// True if at most one row gives a key. The row's first change in the log then shows if the row existed before it.
     private let isUnique: Bool
     private var tallies: [[UInt8]: Tally] = [:]
     private var rows = Tally()
-    /// True if the table was truncated before the change.
+    /// True if the table was truncated before the change, so that the log has all rows since.
     private var isWhole = false
     private var hasNull = false
     private var isReadable = true
@@ -66,13 +66,13 @@ struct LoggedMembership {
         assert(tally.atLeast >= 0, "the lowest point is no higher than the count at the change")
     }
 
-    /// Keys that the membership certainly had.
+    /// Keys that the membership certainly had at the change.
     var given: MembershipKeys {
         let keys = tallies.filter { $0.value.atLeast > 0 }.keys.sorted { $0.lexicographicallyPrecedes($1) }
         return MembershipKeys(keys: isReadable ? keys : [], hasNull: false, hasRows: isReadable && rows.atLeast > 0)
     }
 
-    /// Keys that the membership certainly lacked, in the form of a set of keys.
+    /// Keys that the membership certainly lacked at the change, in the form of a set of keys.
     var missing: MembershipKeys {
         let keys = tallies.filter { (isUnique || isWhole) && $0.value.atLeast <= 0 }.keys
         let isEmpty = rows.atLeast <= 0 && (isWhole || isUnique && rows.lowest < 0)
@@ -81,12 +81,12 @@ struct LoggedMembership {
             hasRows: isReadable && (!keys.isEmpty || isEmpty))
     }
 
-    /// True if all keys are known.
+    /// True if all keys of the membership at the change are known.
     var isKnown: Bool { isReadable && isWhole && !hasNull }
 }
 
 extension PastMemberships {
-    /// Returns the log's knowledge of each set at a change; nil if the log has a gap.
+    /// Returns, for each membership set, the keys that the log shows at a change; nil if the log has a gap.
     mutating func logged(by log: HistoryLog, at change: RecordedChange) throws -> [LoggedMembership]? {
         var found = sets.map(LoggedMembership.init)
         let names = tables.map { RowKey.table(schema: $0.schema, name: $0.name) }

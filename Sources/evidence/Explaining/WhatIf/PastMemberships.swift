@@ -8,15 +8,15 @@ import Judging
 import Matching
 import Policy
 
-/// Memberships of a ruling at each place of a window. The memberships are computed back from the present ones, by the
-/// changes in the log, and then forward again.
+/// Memberships of a `Ruling` (policies of one catalog for some holders) at each position of a window. They are computed
+/// back from the present ones by the changes in the log, and then forward again.
 struct PastMemberships: ~Copyable {
     /// Keys of one holder's membership, with the number of rows that give each key.
     private struct Keys {
         var counts: [[UInt8]: Int] = [:]
         var nulls = 0
         var rows = 0
-        /// True if only PostgreSQL can tell the keys, and only the present ones.
+        /// True if only PostgreSQL can compute the keys, and it can do so only for the present.
         var isUnknown = false
         var hasFailed = false
 
@@ -42,15 +42,16 @@ struct PastMemberships: ~Copyable {
 
     private var keys: [Keys]
     let sets: [Ruling.Members]
-    /// Index of rows after changes. `departures` is the index of rows before changes.
+    /// Predicate index for the rows after changes.
     private var arrivals: PredicateIndex
+    /// Predicate index for the rows before changes.
     private var departures: PredicateIndex
     private var arrived = MatchBatch()
     private var departed = MatchBatch()
     private var schemas: WindowSchemas
-    /// Sets that could not be computed back, and so keep their present keys.
+    /// Indexes of the sets whose past keys could not be computed, so that they keep their present keys.
     private var frozen: Set<Int> = []
-    /// True if keys that could not be computed back count as unknown, and not as the present ones.
+    /// True if such sets count as unknown; false if their present keys count.
     private let isStrict: Bool
 
     init(_ sets: [Ruling.Members], _ snapshot: CatalogSnapshot, lost: Masking?, isStrict: Bool = false) {
@@ -88,7 +89,7 @@ struct PastMemberships: ~Copyable {
 
     var isEmpty: Bool { sets.isEmpty }
 
-    /// Names of the tables that the memberships depend on.
+    /// Names of the tables whose rows are memberships in these sets.
     var tables: Set<TableName> {
         Set(sets.compactMap { $0.table.map { TableName(schema: $0.schema, name: $0.name) } })
     }
@@ -101,15 +102,16 @@ struct PastMemberships: ~Copyable {
         }
     }
 
-    /// True if the keys of the set are those of then.
+    /// True if the keys of the set at this index are those at the current position, not the present ones.
     func isKnown(_ set: Int) -> Bool { !frozen.contains(set) && !keys[set].isUnknown }
 
-    /// Gives up all sets: the log lacks changes of their tables.
+    /// Gives up computing the past keys of all sets, because the log lacks changes of their tables.
     mutating func freeze() { frozen.formUnion(keys.indices) }
 
     // MARK: Back
 
-    /// Undoes the logged changes from `start` on that the reading includes, except those of transaction `kept`.
+    /// Undoes the effects of the logged changes after `offset`, in the part of the log from `start` on. Keeps the
+    /// effects of the transaction `kept`. The present memberships, which PostgreSQL gave, include all these changes.
     mutating func takeBack(
         _ log: HistoryLog, to start: EventLogStart, from offset: UInt64, keeping kept: UInt32? = nil
     ) throws {
@@ -140,14 +142,14 @@ struct PastMemberships: ~Copyable {
         keys[effect.set].add(key, -change, hasKey: sets[effect.set].held.membership.keySlot != nil)
     }
 
-    /// True if all sets could be computed back, as far as they are known at all.
+    /// True if the past keys of all sets could be computed; sets that are unknown anyway do not count.
     var isExact: Bool { frozen.isEmpty }
 
     // MARK: Forward
 
     mutating func learn(_ schema: RawSpan) throws { try schemas.learn(schema) }
 
-    /// Applies a part of a transaction; returns the sets that changed.
+    /// Applies the effects of a transaction's part; returns the indexes of the sets that changed.
     mutating func apply(_ part: RawSpan) throws -> Set<Int> {
         var changed: Set<Int> = []
         for effect in try effects(of: part) where !frozen.contains(effect.set) {
@@ -166,7 +168,8 @@ struct PastMemberships: ~Copyable {
 
     struct Effect {
         enum What {
-            /// A row that gives the key appears (1) or disappears (-1).
+            /// Change of the number of rows that give the key: 1 for a row that appears, -1 for a row that disappears.
+            /// The key is nil if it is NULL.
             case row([UInt8]?, Int)
             case truncate
             /// The effect of the change cannot be read.
@@ -209,7 +212,8 @@ struct PastMemberships: ~Copyable {
         }
     }
 
-    /// Marks the sets of a table as unreadable, because the effect of a forgotten change is no longer known.
+    /// Marks the sets of a table as unreadable, because the content of a change was erased from the log and its effect
+    /// is no longer known.
     private func forget(_ fingerprint: UInt64, _ xid: UInt32, _ effects: inout [Effect]) {
         guard let schema = try? schemas.schema(fingerprint) else { return }
         for (number, set) in sets.enumerated() where set.table?.oid == schema.relation.oid {

@@ -6,7 +6,7 @@ import Judging
 import Postgres
 import System
 
-/// Proposed SQL, applied in a transaction that is always rolled back.
+/// Transaction in which SQL that a user proposes is applied; it is always rolled back.
 ///
 /// The changed catalog is read in that transaction, and questions to PostgreSQL are asked there, so other sessions see
 /// nothing of it. The transaction holds the locks that the SQL takes, from `apply` until `undo`.
@@ -32,8 +32,8 @@ final class Proposal {
         for statement in statements { _ = try session.query(statement) }
     }
 
-    /// Runs the SQL. Names in it mean what they mean to its login. The server itself ensures that the SQL ends no
-    /// transaction: statements that a PL/pgSQL block executes cannot.
+    /// Runs the SQL with the search path of the connection's login. The SQL cannot end the transaction: a PL/pgSQL
+    /// block executes its statements, and PostgreSQL refuses COMMIT and ROLLBACK in it.
     func apply(_ sql: String) throws(PostgresError) {
         _ = try session.pipeline([try session.surroundingsStatement(nil)])[0].get()
         _ = try session.query("SELECT pg_catalog.set_config('tidewire.proposal', $1, true)", [sql])
@@ -47,15 +47,15 @@ final class Proposal {
     /// Undoes the SQL and releases its locks.
     func undo() throws(PostgresError) { try run("ROLLBACK TO SAVEPOINT tidewire_proposal") }
 
-    /// Ends the transaction. Nothing can be asked afterwards.
+    /// Rolls the transaction back. No question can be asked afterwards.
     func end() throws(PostgresError) { try run("ROLLBACK") }
 
-    /// Returns the present view of the catalog in the transaction.
+    /// Returns a view of the catalog as it is in the transaction at this moment.
     func view(for roles: [String]) throws(PostgresError) -> CatalogView {
         try trial.view(for: roles)
     }
 
-    /// Returns the tables of all publications. Some publications are not for clients.
+    /// Returns the tables of all publications in the database, also of those that are not for clients.
     func publishedTables() throws(PostgresError) -> Set<TableName> {
         let rows = try session.query("SELECT schemaname, tablename FROM pg_catalog.pg_publication_tables", [])
         return Set(
@@ -65,7 +65,7 @@ final class Proposal {
             })
     }
 
-    /// Returns the meaning of a subscription by the present catalog in the transaction.
+    /// Returns the outcome of a subscription by the catalog as it is in the transaction at this moment.
     func outcome(of request: BindingRequest, in view: CatalogView) throws(PostgresError) -> BindingOutcome? {
         try trial.outcome(of: request, in: view)
     }

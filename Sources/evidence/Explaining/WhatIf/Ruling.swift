@@ -4,37 +4,38 @@ import Judging
 import Policy
 import Postgres
 
-/// The rows of some tables that some holders may see, by the catalog in a transaction. Contains the policies with each
-/// holder's claims, and the memberships as they are there.
+/// Policies that decide which rows of some tables some holders may see, by the catalog in a transaction. Contains each
+/// holder's claims in them, and the memberships in that transaction.
 struct Ruling {
-    /// One holder and one table.
+    /// Policies and bindings for one holder and one table.
     struct Pair {
         var holder: Int
         var table: CatalogTable
-        /// Nil if row security does not bind the role.
+        /// Policies of the table for the role; nil if row security does not apply to the role.
         var policy: PolicyBinding?
         var residual: Residual
-        /// Indexes of the holder's memberships in `sets`.
+        /// Indexes in `sets` of the memberships that the policies read for this holder.
         var sets: [Int]
-        /// The single policies, if there are several. A single one would equal the whole.
+        /// Single policies, if there are several; empty otherwise, because a single one would equal the whole.
         var parts: [Part] = []
-        /// Bindings that the holder asks for; nil means everything.
+        /// Bindings that the holder asks for on the table; nil means all changes.
         var bindings: [TableBinding]?
-        /// Cause for which no verdict of the pair is known: policies read unknown claims, or a filter is unknown.
+        /// Cause for which no verdict for this pair is known: policies read unknown claims, or a filter is unknown.
         var blindness: UnknownCause?
 
-        /// Index behind the single policies, for all policies together regardless of bindings.
+        /// Part index that stands for all policies together without regard to bindings: one more than the last single
+        /// policy's.
         var partOfAll: Int { parts.count }
     }
 
-    /// One of several policies, with the holder's claims in it.
+    /// One of several policies of a table, with the holder's claims in it.
     struct Part {
         var part: PolicyBinding.Part
         var residual: Residual
         var sets: [Int]
     }
 
-    /// A membership of one holder.
+    /// Membership of one holder: rows of another table that decide which rows the holder sees.
     struct Members {
         var held: HeldMembership
         var table: CatalogTable?
@@ -44,9 +45,9 @@ struct Ruling {
     let view: CatalogView
     private(set) var pairs: [Pair] = []
     private(set) var sets: [Members] = []
-    /// Roles of the holders.
+    /// Role names of the holders, in their order.
     private let roles: [String]
-    /// Index in `pairs`, by holder and table.
+    /// Index in `pairs` for each holder and table.
     private(set) var places: [Place: Int] = [:]
 
     struct Place: Hashable {
@@ -55,10 +56,10 @@ struct Ruling {
         var table: String
     }
 
-    /// Maximum number of policies of one table that are distinguished.
+    /// Maximum number of policies of one table for which results are kept one by one.
     private static let mostParts = 16
 
-    /// Builds the ruling. `concerns` is true for the tables of a role that are of interest.
+    /// Builds the ruling. `concerns` returns true for a role and a table that the result must cover.
     init(
         _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, asking bindings: BoundBindings? = nil,
         concerns: (String, CatalogTable) -> Bool
@@ -88,7 +89,7 @@ struct Ruling {
         }
     }
 
-    /// Answers and sets that were already read for one holder.
+    /// Answers of PostgreSQL and membership sets that were already read for one holder.
     private struct KnownOfHolder {
         var answers: [AskedTerm: AskedAnswer] = [:]
         var sets: [HeldMembership: Int] = [:]
@@ -124,7 +125,8 @@ struct Ruling {
         return places
     }
 
-    /// Returns the policy with the holder's claims in it. The first answers may show that more has to be asked.
+    /// Returns the policy with the holder's claims in it. A policy may need values from PostgreSQL; the first answers
+    /// may show that it needs more.
     private static func residual(
         _ policy: RowPolicy, _ subject: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> Residual {
@@ -154,21 +156,21 @@ struct Ruling {
 
     func role(of holder: Int) -> String { roles[holder] }
 
-    /// True if PostgreSQL must be asked about some rows.
+    /// True if only PostgreSQL can evaluate the policies for some rows.
     var mayAsk: Bool {
         pairs.contains { pair in
             pair.residual.mayAsk || pair.sets.contains { if case .filled = sets[$0].fill { false } else { true } }
         }
     }
 
-    /// Largest number of policies that any pair distinguishes.
+    /// Largest number of single policies of any pair whose results are kept one by one.
     var partCount: Int {
         let most = pairs.reduce(0) { max($0, $1.parts.count + ($1.bindings == nil ? 0 : 1)) }
         assert(most <= Self.mostParts + 1, "a pair distinguishes no more policies than allowed")
         return most
     }
 
-    /// Returns the masked columns that policies or filters read.
+    /// Returns the names of the columns that policies or filters read and that a bundle has masked.
     func columns(maskedBy masking: Masking) -> Set<String> {
         var found: Set<String> = []
         for pair in pairs {
@@ -182,11 +184,13 @@ struct Ruling {
         return found
     }
 
-    /// Stops distinguishing single policies.
+    /// Gives up the results of single policies; only those of all policies together remain.
     mutating func dropParts() { for pair in pairs.indices { pairs[pair].parts = [] } }
 
-    /// Marks the pairs whose verdicts depend on something unknown. `claims` has the names of each holder's unknown
-    /// claims, `filters` the tables for which one of its filters is unknown.
+    /// Marks the pairs whose verdicts depend on something unknown.
+    ///
+    /// - Parameter claims: names of each holder's unknown claims.
+    /// - Parameter filters: tables for which the holder has an unknown filter.
     mutating func markUnknown(claims: [Set<String>], filters: [Set<TableName>]) {
         for place in pairs.indices {
             let pair = pairs[place]
@@ -198,8 +202,8 @@ struct Ruling {
         }
     }
 
-    /// True if the term reads one of the claims. Parts that only PostgreSQL can decide do not count: the verdict on rows
-    /// for which they matter is PostgreSQL's.
+    /// True if the term reads one of the claims. Parts that only PostgreSQL can decide do not count: for rows where
+    /// they matter, PostgreSQL gives the verdict.
     private static func depends(_ term: Term, on claims: Set<String>) -> Bool {
         guard term.contains(isLeftToPostgreSQL) else { return term.readsClaims(amongst: claims) }
         var depends = false

@@ -9,26 +9,28 @@ import Matching
 import Policy
 import Postgres
 
-/// Search for the changes of a window that each holder would have been told of by one ruling. Uses the hub's own index.
+/// Pass over a window that finds the changes that each holder would receive under one `Ruling` (the policies of one
+/// catalog). Uses the hub's own predicate index.
 struct RulingPass: ~Copyable {
-    /// Entry of the index for a holder and a table: all policies together, or one of several.
+    /// Entry of the predicate index for a holder and a table: all policies together, or one of several.
     private struct Target {
         var pair: Int
         var part: Int?
         var residual: Residual
         var sets: [Int]
         var judged: JudgedPolicy?
-        /// Binding that restricts the entry; nil means everything.
+        /// Binding whose filter and operations restrict the entry; nil means all changes.
         var binding: TableBinding?
-        /// True if the entry is for one policy of several.
+        /// True if the entry is for one of several policies of the table.
         var isOneOfSeveral = false
     }
 
-    /// Rows that only PostgreSQL can judge, collected until there are enough for one statement.
+    /// Rows that only PostgreSQL can evaluate by one policy. They are collected until there are enough for one
+    /// statement.
     private struct Question {
         var policy: JudgedPolicy
         var rows: [[String?]] = []
-        /// Offset and operation of each row, with the targets that ask about the row.
+        /// Offset and operation of each row in `rows`, with the indexes of the targets that need its verdict.
         var asking: [(offset: UInt64, operation: Operation, targets: [Int])] = []
         var isOfPart: Bool
     }
@@ -45,20 +47,22 @@ struct RulingPass: ~Copyable {
     private var memberships: PastMemberships
     private var schemas: WindowSchemas
     private var questions: [UInt64: Question] = [:]
-    /// Number of rows that may still be asked about under all policies together. `asksOfPartsLeft` counts for single
-    /// policies.
+    /// Number of rows about which PostgreSQL may still be asked under all policies together.
     private var asksLeft: Int
+    /// Number of rows about which PostgreSQL may still be asked under single policies.
     private var asksOfPartsLeft: Int
     private let told: ToldChanges
-    /// True if verdicts may be unknown. Otherwise nobody is told of such rows.
+    /// True if verdicts may be unknown. If false, an unknown verdict counts as no.
     private let keepsUnknown: Bool
-    /// True if what holds now counts where the log does not settle what held then: memberships that cannot be computed
-    /// back, and PostgreSQL's verdicts.
+    /// True if present data counts where the log does not show the past: memberships that cannot be computed back, and
+    /// PostgreSQL's verdicts.
     private let asksNow: Bool
-    /// Commit time of the entry that is read.
+    /// Commit time of the transaction that is read, in microseconds since 1970.
     private var time: Int64 = .min
 
-    /// - Parameter judge: nil if PostgreSQL can no longer be asked.
+    /// Builds the predicate index for the ruling.
+    ///
+    /// - Parameter judge: session that asks PostgreSQL; nil if PostgreSQL can no longer be asked.
     init(
         _ ruling: Ruling, _ holders: [ExplainedHolder], _ judge: TrialJudge?, into told: ToldChanges,
         deletesAreStrict: Bool, asksAtMost: Int, lost: Masking?, keepsUnknown: Bool = false,
@@ -86,7 +90,7 @@ struct RulingPass: ~Copyable {
 
     private static func targets(of pairs: [Ruling.Pair]) -> [Target] {
         var targets: [Target] = []
-        // All holders of a role share these, so that they are asked about together.
+        // All holders of a role share these policies, so that one question to PostgreSQL covers all of them.
         var judged: [UInt64: [JudgedPolicy]] = [:]
         for (number, pair) in pairs.enumerated() {
             let whole = Target(
@@ -135,7 +139,7 @@ struct RulingPass: ~Copyable {
                 try schemas.learn(reader.payload)
                 try memberships.learn(reader.payload)
             case .transaction:
-                // All changes of a transaction count for each of its changes, as in the hub.
+                // All effects of a transaction on memberships count for each of its changes, as in the hub.
                 if !isWithin, !memberships.isEmpty { try follow(reader) }
                 isWithin = entry.isContinued
                 try judge(reader.payload, entry, window)
@@ -146,7 +150,7 @@ struct RulingPass: ~Copyable {
         for key in questions.keys.sorted() { try ask(key) }
     }
 
-    /// Applies the transaction's effects on memberships, from all of its parts.
+    /// Applies the effects on memberships of all parts of the transaction.
     private mutating func follow(_ reader: borrowing EventLogReader) throws {
         var changed = try memberships.apply(reader.payload)
         if reader.entry.isContinued {
@@ -162,7 +166,9 @@ struct RulingPass: ~Copyable {
         for target in targets.indices where !changed.isDisjoint(with: targets[target].sets) { place(target) }
     }
 
-    /// Puts a holder's predicate into the table's index, in place of the former predicate.
+    /// Puts the target's predicate into the predicate index, in place of its earlier predicate.
+    ///
+    /// - Parameter number: index in `targets`.
     private mutating func place(_ number: Int) {
         if let handle = handles[number] { index.remove(handle) }
         let target = targets[number]
@@ -230,7 +236,7 @@ struct RulingPass: ~Copyable {
         told.noteFacts(offset, of: pair.table, operation, at: time)
     }
 
-    /// Records that the target's verdict is unknown.
+    /// Records that the target's verdict on the change is unknown.
     private func noteUnknown(_ offset: UInt64, to number: Int, _ operation: Operation, _ cause: UnknownCause) {
         let target = targets[number]
         guard target.part == nil else { return }
@@ -272,8 +278,8 @@ struct RulingPass: ~Copyable {
         }
     }
 
-    /// Returns the cause for which a verdict that the index does not settle is unknown; nil if PostgreSQL may be asked,
-    /// or the filter says no.
+    /// Returns the cause for which the verdict is unknown if the predicate index cannot decide it. Nil if PostgreSQL
+    /// may be asked, or if the filter excludes the row.
     private mutating func unknownCause(_ target: Target, _ change: borrowing Change) throws -> UnknownCause? {
         guard target.part == nil else { return nil }
         let pair = ruling.pairs[target.pair]
@@ -287,7 +293,7 @@ struct RulingPass: ~Copyable {
         return try texts(of: policy.row, change, pair.table) == nil ? .columns : .onlyPostgres
     }
 
-    /// Returns whether the row passes the target's filter; nil if only PostgreSQL could decide that.
+    /// Returns true if the row passes the target's filter; nil if only PostgreSQL could decide that.
     private mutating func passesFilter(_ target: Target, _ change: borrowing Change) throws -> Bool? {
         guard let filter = target.binding?.predicate else { return true }
         switch try index.verdict(of: filter, on: change) {
@@ -297,14 +303,15 @@ struct RulingPass: ~Copyable {
         }
     }
 
-    /// True if PostgreSQL may be asked. If single policies cannot be asked about, only the reason of a result stays
-    /// unknown.
+    /// True if PostgreSQL may be asked about one more row. Single policies have a limit of their own: beyond it only
+    /// the reason of a result is unknown.
     private func mayAsk(_ target: Target) -> Bool {
         if target.isOneOfSeveral { return judge != nil && asksOfPartsLeft > 0 }
         return judge != nil && asksLeft > 0
     }
 
-    /// Returns the row's texts; nil if the image lacks a column that the policies read. Then nobody is told of the row.
+    /// Returns the row's values as texts; nil if the image lacks a column that the policies read. No holder then
+    /// receives the row.
     private func texts(
         of row: JudgedRow, _ change: borrowing Change, _ table: CatalogTable
     ) throws -> [String?]? {
@@ -338,6 +345,6 @@ struct RulingPass: ~Copyable {
         if !question.isOfPart { told.asked += question.rows.count }
     }
 
-    /// True if memberships were those at the time of the changes, as far as they are known.
+    /// True if all memberships that are known at all could be computed back to the time of the changes.
     var isExact: Bool { memberships.isExact }
 }

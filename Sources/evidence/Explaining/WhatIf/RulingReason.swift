@@ -3,27 +3,29 @@ import Change
 import History
 import Protocol
 
-/// Reason why a ruling shows a row to a holder, or hides it.
+/// Reason why the policies of one catalog show a row to a holder, or hide it.
 public enum RulingReason: Sendable, Hashable {
-    /// Policies of which each shows the row; for a hidden row, the restrictive policies that hide it.
+    /// Names of the policies of which each alone shows the row; for a hidden row, of the restrictive policies that hide
+    /// it.
     case policies([String])
     /// No policy shows the row.
     case noPolicy
-    /// Row security does not bind the role.
+    /// Row security does not apply to the role.
     case open
     /// The role may not read the table's key.
     case unreadable
-    /// Policies show the row, but the holder does not ask for it.
+    /// Policies show the row, but the holder has no subscription that includes it.
     case notAskedFor
-    /// The table, or the operation, is not in the publication.
+    /// The table, or the change's operation, is not in the publication.
     case unpublished
-    /// PostgreSQL refuses the role any query, so the result of a single policy does not matter.
+    /// PostgreSQL refuses every query of the role on the table, so the result of a single policy does not matter.
     case refused
-    /// Too many policies, or too many rows that only PostgreSQL could have judged by each policy.
+    /// The reason is unknown: too many policies, or too many rows that only PostgreSQL could have evaluated by each
+    /// policy.
     case unknown
 }
 
-/// A ruling, with the changes that it shows.
+/// Policies of one catalog, with the changes that they show to each holder.
 struct RuledChanges {
     let ruling: Ruling
     let told: ToldChanges
@@ -36,14 +38,14 @@ struct RuledChanges {
             isPublished: ruling.view.snapshot.table(table.schema, table.name) != nil, told: told, holder: holder)
     }
 
-    /// Result of the ruling for one holder and one table.
+    /// Policies and shown changes of one holder in one table.
     struct OfTable {
         fileprivate let pair: Ruling.Pair?
         fileprivate let isPublished: Bool
         fileprivate let told: ToldChanges
         fileprivate let holder: Int
 
-        /// True if the role may read the table's key.
+        /// True if the role may read the table's primary key.
         var isReadable: Bool { pair != nil }
 
         /// Names of the columns that the holder's bindings deliver.
@@ -52,7 +54,7 @@ struct RuledChanges {
             return Set((pair.bindings ?? []).flatMap { $0.delivered.map { pair.table.columns[$0].name } })
         }
 
-        /// Returns which of several policies show the change's row: one bit for each policy, in their order.
+        /// Returns which of the table's policies show the change's row: one bit for each policy, in their order.
         func shown(at offset: UInt64) -> UInt32 {
             guard let pair else { return 0 }
             let places = pair.parts.indices.lowerBound..<pair.partOfAll + (pair.bindings == nil ? 0 : 1)
@@ -62,7 +64,7 @@ struct RuledChanges {
             }
         }
 
-        /// Returns the reason why the holder is told of a change, or not.
+        /// Returns the reason why the holder receives a change, or does not.
         func ground(_ operation: Operation, _ shown: UInt32, isTold: Bool) -> RulingReason {
             guard let pair else { return isPublished ? .unreadable : .unpublished }
             guard pair.table.operations.contains(RowOperations(operation)) else { return .unpublished }

@@ -2,25 +2,25 @@ import Catalog
 import Change
 import History
 
-/// Bit set of the changes in a window that each holder would be told of: one bit for each pair. After these bits come
-/// as many for each of a holder's policies on the change's table, if there are several.
+/// Bit set of the changes in a window that each holder would receive: one bit for each pair of holder and offset. If a
+/// table has several policies, further bits follow: one for each holder, offset and policy.
 final class ToldChanges {
     private let first: UInt64
     private let wordsOfEach: Int
     private let holders: Int
-    /// Number of bits that each holder has for policies, at each offset.
+    /// Number of policies for which each holder has a bit at each offset.
     private let parts: Int
     private var bits: [UInt64]
-    /// Bits of the changes whose verdict is unknown, in the order of `bits`; empty if unknown verdicts count as no.
+    /// Bits of the changes whose verdict is unknown, in the order of `bits`; empty if an unknown verdict counts as no.
     private var unknowns: [UInt64]
     /// Causes of the unknown verdicts of each holder.
     private(set) var causes: [Set<UnknownCause>]
     private let changes: WindowChanges
-    /// Number of rows that PostgreSQL was asked about. `unasked` counts rows that it was not asked about: told to
-    /// nobody.
+    /// Number of rows about which PostgreSQL was asked.
     var asked = 0
+    /// Number of rows about which PostgreSQL should have been asked but was not. They count as not received.
     var unasked = 0
-    /// Number of rows for which only PostgreSQL could decide a filter. Such rows also count as told to nobody.
+    /// Number of rows for which only PostgreSQL could decide a filter. They also count as not received.
     var unfiltered = 0
 
     init(_ changes: WindowChanges, holders: Int, parts: Int, keepsUnknown: Bool = false) {
@@ -34,7 +34,7 @@ final class ToldChanges {
         causes = Array(repeating: [], count: holders)
     }
 
-    /// Records that it is unknown if the holder is told of a change.
+    /// Records that it is unknown if the holder would receive the change.
     func noteUnknown(_ offset: UInt64, to holder: Int, _ cause: UnknownCause) {
         guard !unknowns.isEmpty, changes.offsets.contains(offset) else { return }
         let place = Int(offset - first)
@@ -42,7 +42,7 @@ final class ToldChanges {
         causes[holder].insert(cause)
     }
 
-    /// Returns whether the holder is told of a change; nil if that is unknown.
+    /// Returns true if the holder would receive the change; nil if that is unknown.
     func isTold(_ offset: UInt64, to holder: Int) -> Bool? {
         assert(changes.offsets.contains(offset), "only changes of the window are asked about")
         let (word, bit) = (holder * wordsOfEach + Int(offset - first) / 64, (offset - first) % 64)
@@ -50,7 +50,8 @@ final class ToldChanges {
         return !unknowns.isEmpty && unknowns[word] >> bit & 1 == 1 ? nil : false
     }
 
-    /// Calls `body` for each offset in a range at which at least one side tells the holder, or may tell it.
+    /// Calls `body` for each offset in a range whose change the holder would receive, or may receive, on at least one
+    /// side.
     static func visit(
         _ sides: [ToldChanges], holder: Int, in range: Range<UInt64>, _ body: (UInt64) throws -> Void
     ) rethrows {
@@ -72,8 +73,8 @@ final class ToldChanges {
         }
     }
 
-    /// Records that a policy shows a change. `part` is the policy's index; nil means all policies together, which
-    /// decide if the holder is told.
+    /// Records that a policy shows a change to the holder. `part` is the policy's index; nil means all policies
+    /// together, which decide if the holder receives the change.
     func note(_ offset: UInt64, to holder: Int, part: Int?, _ table: CatalogTable, _ operation: Operation) {
         guard changes.offsets.contains(offset) else { return }
         let place = Int(offset - first)
@@ -81,7 +82,7 @@ final class ToldChanges {
         if part == nil { changes.note(offset, of: table, operation) }
     }
 
-    /// Records the table, the operation and the commit time of a change that some holder is told of, or may be.
+    /// Records the table, the operation and the commit time of a change that some holder would, or may, receive.
     func noteFacts(_ offset: UInt64, of table: CatalogTable, _ operation: Operation, at time: Int64) {
         guard changes.offsets.contains(offset) else { return }
         changes.note(offset, of: table, operation)
@@ -93,14 +94,14 @@ final class ToldChanges {
         return part.map { holders + holder * parts + $0 } ?? holder
     }
 
-    /// True if the policy with index `part` shows the change.
+    /// True if the policy with index `part` shows the holder the change.
     func shows(_ offset: UInt64, to holder: Int, part: Int) -> Bool {
         assert(changes.offsets.contains(offset), "only changes of the window are asked about")
         let place = Int(offset - first)
         return bits[row(holder, part) * wordsOfEach + place / 64] >> UInt64(place % 64) & 1 == 1
     }
 
-    /// Calls `body` for each change that at least one side tells the holder, with the result of each side.
+    /// Calls `body` for each change that the holder would receive on at least one side, with the result of each side.
     static func visit(
         _ before: ToldChanges, _ after: ToldChanges, holder: Int, _ body: (UInt64, Bool, Bool) -> Void
     ) {
@@ -119,14 +120,14 @@ final class ToldChanges {
     }
 }
 
-/// Table and operation of each change in a window that at least one holder would be told of.
+/// Table and operation of each change in a window that at least one holder would receive.
 final class WindowChanges {
     let offsets: Range<UInt64>
     private(set) var tables: [TableName] = []
     private var numbers: [TableName: UInt16] = [:]
-    /// Table number and operation by offset; zero for other changes.
+    /// Table index and operation in one number, for each offset of the window; zero for other changes.
     private var facts: [UInt32]
-    /// Commit time by offset; empty if nobody asks for it.
+    /// Commit time for each offset, in microseconds since 1970; empty if the caller does not need times.
     private var times: [Int64]
 
     init(_ offsets: Range<UInt64>, keepsTimes: Bool = false) {
@@ -139,7 +140,7 @@ final class WindowChanges {
         if !times.isEmpty { times[Int(offset - offsets.lowerBound)] = time }
     }
 
-    /// Returns the commit time of a noted change.
+    /// Returns the recorded commit time of a change, in microseconds since 1970; `Int64.min` if times are not kept.
     func time(at offset: UInt64) -> Int64 { times.isEmpty ? .min : times[Int(offset - offsets.lowerBound)] }
 
     func note(_ offset: UInt64, of table: CatalogTable, _ operation: Operation) {
@@ -155,7 +156,8 @@ final class WindowChanges {
         facts[place] = (UInt32(number) + 1) << 8 | UInt32(operation.rawValue)
     }
 
-    /// Returns the index of the change's table in `tables`, and the operation.
+    /// Returns the index of the change's table in `tables`, and the operation; nil if no holder would receive the
+    /// change.
     func fact(at offset: UInt64) -> (table: Int, operation: Operation)? {
         let fact = facts[Int(offset - offsets.lowerBound)]
         assert(Int(fact >> 8) <= tables.count, "a change's table was noted with it")

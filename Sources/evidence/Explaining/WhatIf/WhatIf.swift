@@ -8,23 +8,25 @@ import Policy
 import Postgres
 import Protocol
 
-/// Answer, before a migration, to the question who would gain or lose which rows. The comparison reads the retained
-/// past and judges each change as the hub would have judged it.
+/// Comparison, before a migration, that shows which rows each holder would gain or lose. It reads the changes that the
+/// log still has and evaluates each as the hub would have done.
 ///
-/// Takes a window of the log, holders, and SQL. The SQL runs in a transaction that is rolled back. If nothing is left
-/// to PostgreSQL, the rollback happens before the log is read, so that locks are held only briefly.
+/// Takes a window of the log, holders, and SQL. The SQL runs in a transaction that is rolled back. If the hub can
+/// evaluate everything without PostgreSQL, the rollback happens before the log is read, so that locks are held only
+/// briefly.
 public struct WhatIf {
     public struct Settings: Sendable {
         /// Database in which the SQL is applied and rolled back.
         public var target: ConnectionTarget
         public var publication: String
         public var deletesAreStrict: Bool
-        /// Maximum number of rows to ask PostgreSQL about, for each of the two catalogs.
+        /// Maximum number of rows to ask PostgreSQL about, for each of the two catalogs: the present one and the
+        /// proposed one.
         public var asksAtMost = 100_000
-        /// Number of examples of each kind, for each holder and table.
+        /// Number of examples for each group of gained or lost rows, for each holder and table.
         public var examples = 3
-        /// True if the database may have changed after the end of the log: memberships that changed since then cannot be taken
-        /// back.
+        /// True if the database may have changed after the end of the log. Membership changes since then cannot be
+        /// undone.
         public var logMayEndEarly = false
 
         public init(target: ConnectionTarget, publication: String, deletesAreStrict: Bool) {
@@ -41,7 +43,7 @@ public struct WhatIf {
         case badBinding(table: String, reason: String)
         /// A proposed subscription is for a table that is not in the publication.
         case unpublished(TableName)
-        /// Too many pairs of holders and changes; `most` is the limit.
+        /// There are too many pairs of holders and changes; `most` is the limit.
         case tooLarge(pairs: Int, most: Int)
     }
 
@@ -65,7 +67,8 @@ public struct WhatIf {
         progress: (String, UInt64) -> Void
     ) throws -> WhatIfReport {
         let offsets = try log.offsets(of: window)
-        // Bits of a holder: what the holder is told and, with bindings, what policies show; both now and as proposed.
+        // Each pair has one bit for the changes that the holder receives and, with bindings, one for those that
+        // policies show. Both exist for the present and for the proposal.
         guard offsets.count * holders.count * (bindings == nil ? 2 : 4) <= Self.mostPairs else {
             throw Failure.tooLarge(pairs: offsets.count * holders.count, most: Self.mostPairs / 2)
         }
@@ -87,7 +90,7 @@ public struct WhatIf {
             throw Failure.unpublished(table)
         }
         report.unpublished = try unpublished(before, after, proposal)
-        // The proposal comes first, while its SQL is applied.
+        // The proposed side is computed first, while the SQL is applied.
         let asked = { (side: BoundBindings.Side, view: CatalogView) in
             bindings.map { BoundBindings($0, side, view, proposal) }
         }
@@ -107,7 +110,8 @@ public struct WhatIf {
         return report
     }
 
-    /// Returns the ruling. Leaves out the single policies if there is no room to distinguish them.
+    /// Returns the policies of the catalog for all holders. Does not keep single policies apart if memory would not
+    /// suffice.
     private func ruling(
         _ view: CatalogView, _ holders: [ExplainedHolder], _ proposal: Proposal, _ differences: CatalogDifferences,
         asking bindings: BoundBindings?, over offsets: Range<UInt64>
@@ -134,7 +138,7 @@ public struct WhatIf {
         if let lost = log.lost { report.lost.formUnion(ruling.columns(maskedBy: lost)) }
     }
 
-    /// Returns tables of the log that no publication of this database has, now or as proposed. The log may be of
+    /// Returns the log's tables that no publication of this database has, at present or as proposed. The log may be of
     /// another database.
     private func unpublished(
         _ before: CatalogView, _ after: CatalogView, _ proposal: Proposal
@@ -150,7 +154,7 @@ public struct WhatIf {
 }
 
 extension HistoryLog {
-    /// Returns the offsets of the window that the log has.
+    /// Returns the range of offsets of the window that the log still has.
     func offsets(of window: HistoryWindow) throws -> Range<UInt64> {
         let segments = try segments()
         let first = max(window.firstOffset, segments.first?.firstOffset ?? 0)
@@ -159,7 +163,7 @@ extension HistoryLog {
     }
 }
 
-/// Differences between two catalogs that affect what the given roles are told.
+/// Differences between two catalogs that affect which changes the given roles receive.
 public struct CatalogDifferences: Sendable {
     public struct Table: Sendable {
         public var name: TableName
@@ -209,7 +213,8 @@ public struct CatalogDifferences: Sendable {
         }
     }
 
-    /// True if the sides may differ although all texts are equal, because a function may return something else.
+    /// True if the sides may differ although all policy texts are equal, because a function that they call may have
+    /// changed.
     private static func mayDiffer(_ one: Side?, _ other: Side?, _ before: CatalogView, _ after: CatalogView) -> Bool {
         guard let one, let other else { return (one == nil) != (other == nil) }
         let isUndecided = [one, other].contains { side in
@@ -272,7 +277,7 @@ public struct CatalogDifferences: Sendable {
     }
 }
 
-/// Result of a proposal.
+/// Result of a comparison between the present catalog and the proposal.
 public struct WhatIfReport: Sendable {
     public struct Line: Sendable {
         public var holder: Int
@@ -285,7 +290,7 @@ public struct WhatIfReport: Sendable {
         public var shifts: [Shift] = []
     }
 
-    /// Rows that a holder gains or loses for the same reason.
+    /// Rows that a holder gains, or loses, for the same reason.
     public struct Shift: Sendable {
         public var isGain: Bool
         /// Reason why one side shows the rows: the proposal for gains, the present catalog for losses.
@@ -293,28 +298,28 @@ public struct WhatIfReport: Sendable {
         /// Reason why the other side hides the rows.
         public var keptBy: RulingReason
         public var rows = 0
-        /// Offsets of the first of these rows.
+        /// Offsets of the first few changes in this group.
         public var examples: [UInt64] = []
     }
 
     public let holders: [ExplainedHolder]
     public let differences: CatalogDifferences
     public let offsets: Range<UInt64>
-    /// One line for each holder and table with changes that the holder would be told, now or as proposed.
+    /// Lines of the report: one for each holder and table with changes that the holder would receive, at present or as
+    /// proposed.
     public private(set) var lines: [Line] = []
     public internal(set) var asked = 0
-    /// Number of rows that PostgreSQL should have been asked about. Such rows count as told to nobody.
+    /// Number of rows about which PostgreSQL should have been asked but was not. They count as not received.
     public internal(set) var unasked = 0
-    /// Number of rows for which only PostgreSQL could decide a filter. Such rows count as told to nobody.
+    /// Number of rows for which only PostgreSQL could decide a filter. They count as not received.
     public internal(set) var unfiltered = 0
-    /// True if some memberships could not be computed back to the window.
+    /// True if present memberships were used because some could not be computed back to the window.
     public internal(set) var membershipsAreOfNow = false
-    /// True if memberships that changed after the end of the log count as they are now.
+    /// True if memberships may include changes made after the end of the log.
     public internal(set) var membershipsMayBeLater = false
-    /// Tables of the log that are in none of the database's publications. Changes of such tables count as told to
-    /// nobody.
+    /// Names of the log's tables that are in none of the database's publications. Their changes count as not received.
     public internal(set) var unpublished: [TableName] = []
-    /// Columns that policies read, but whose values a bundle does not have.
+    /// Names of the columns that policies read, and whose values a bundle does not have.
     public internal(set) var lost: Set<String> = []
 
     init(_ holders: [ExplainedHolder], _ differences: CatalogDifferences, _ offsets: Range<UInt64>) {

@@ -3,13 +3,14 @@ import Catalog
 import Change
 import History
 
-/// Schemas of a window's rows, matched to tables by name, because a copy of a database has other oids.
+/// Schemas of a window's rows, matched to the catalog's tables by name, because the oids differ in a copy of a
+/// database.
 struct WindowSchemas {
     struct Schema {
-        /// Relation with the oid that the catalog has for the table, or 0 if the catalog has no such table.
+        /// Relation from the log, with the oid of the catalog's table of that name, or 0 if the catalog has none.
         var relation: Relation
-        /// Columns that the table lacks or has with another type, and columns that a bundle has masked. Values of such
-        /// columns are unknown.
+        /// Indexes of columns whose values are unknown: the catalog's table lacks them or has them with another type,
+        /// or a bundle has masked them.
         var foreign: Set<Int>
     }
 
@@ -22,7 +23,8 @@ struct WindowSchemas {
     private let lost: Masking?
     private var schemas: [UInt64: Schema] = [:]
 
-    /// Prepares an empty set. `alsoRelated` includes tables that only policies read. `lost` is the masking of a bundle.
+    /// Prepares an empty set of schemas. `alsoRelated` includes tables that only policies read. `lost` has the masks of
+    /// a bundle.
     init(_ snapshot: CatalogSnapshot, alsoRelated: Bool = false, lost: Masking?) {
         self.lost = lost
         let all = alsoRelated ? snapshot.tables + snapshot.tablesOfPolicies : snapshot.tables
@@ -51,8 +53,8 @@ struct WindowSchemas {
         return found
     }
 
-    /// Returns the column's value in an image. A large value that did not change comes from the old image, if it has
-    /// the column.
+    /// Returns the column's value in an image. A TOASTed value that an update did not change is read from the old
+    /// image, if that has the column.
     func value(
         of column: CatalogColumn, in change: borrowing Change, _ image: Image
     ) throws(ByteError) -> ColumnText {
