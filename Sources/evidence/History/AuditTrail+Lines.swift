@@ -2,15 +2,15 @@ import Bytes
 import EventLog
 import System
 
-/// A line of the trail.
+/// One line of the audit trail: a record that can be read, or a damaged line.
 public enum AuditLine: Sendable, Equatable {
     case note(AuditNote)
-    /// The line was altered, or a line before it is missing. Lines are counted from one.
+    /// The line was altered, or a line before it is missing. `line` counts from one.
     case damaged(line: Int)
 }
 
 extension AuditTrail {
-    /// Returns all lines, oldest first; none if there is no trail.
+    /// Returns all lines, oldest first; an empty array if there is no audit trail.
     public func lines() throws(SystemError) -> [AuditLine] {
         let bytes = try contents()
         var before = ""

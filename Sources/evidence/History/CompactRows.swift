@@ -1,18 +1,18 @@
 import Bytes
 
-/// Rows by their keys, in a few large pieces of memory: each row takes its bytes and some seventy more.
+/// Table of rows by key, kept in a few large arrays of bytes. Each row needs its own bytes and about seventy more.
 ///
-/// Keys and images are bytes that this type does not look into. A key can also be noted without a row. Entries have
-/// numbers, which stay the same until the entry is removed.
+/// Keys and row images are opaque bytes. An entry has a key, and either a row or only a record about the key. An
+/// entry's number stays the same until the entry is removed.
 struct CompactRows {
-    /// Facts about a row, besides its key and its image.
+    /// Data about a row, besides its key and its image.
     struct Facts {
         var offset: UInt64
-        /// Order among rows with the same offset.
+        /// Position among the rows with the same log offset.
         var order: UInt32 = 0
-        /// Number of gaps before this version.
+        /// Number of gaps in the log before this row version.
         var gaps: UInt32
-        /// Number of the schema of the image, as the caller counts them.
+        /// Number that the caller gave to the schema of the image.
         var relation: UInt32
         var witness = RowAsOf.Witness.change
     }
@@ -20,23 +20,25 @@ struct CompactRows {
     private struct Entry {
         var facts = Facts(offset: 0, gaps: 0, relation: 0)
         var piece: UInt32 = 0
-        /// Offset of the key in its piece. The image follows the key.
+        /// Offset of the key in the array of its piece. The image follows the key.
         var start: UInt32 = 0
         var keyCount: UInt32 = 0
         var imageCount: UInt32 = 0
-        /// Upper half of the key's hash.
+        /// Upper half of the key's hash, compared before the keys themselves.
         var tag: UInt32 = 0
-        /// Number of gaps, plus one, before the key was noted as gone; 0 if it was not.
+        /// Number of gaps, plus one, at which the row of this key was deleted or got another key; 0 if neither
+        /// happened.
         var gone: UInt32 = 0
         var isUsed = false
         var hasRow = false
         var isSettled = false
     }
 
-    /// Piece of memory for keys and images, each with a head: the entry's number and the number of reserved bytes.
+    /// Array of bytes for keys and images. Each pair has a head before it: its entry's number and the number of
+    /// reserved bytes.
     private struct Piece {
         var bytes: [UInt8] = []
-        /// Bytes of entries that are in use, with their heads.
+        /// Number of bytes that entries use, with their heads.
         var used = 0
 
         mutating func append(_ span: RawSpan) {
@@ -52,16 +54,18 @@ struct CompactRows {
     private var blocks: [[Entry]] = []
     private var entries = 0
     private var free: [UInt32] = []
-    /// Numbers of entries plus one, by the hash of their keys; 0 is empty. A power of two.
+    /// Hash table of the keys: each element is an entry's number plus one, or 0 if it is empty. Its size is a power of
+    /// two.
     private var slots = [UInt32](repeating: 0, count: 1024)
     private var pieces = [Piece()]
-    /// Piece that is being filled, and pieces without memory.
+    /// Index of the piece to which new entries are added.
     private var current = 0
+    /// Indexes of the pieces that have no memory and can be used again.
     private var emptyPieces: [Int] = []
     private let hash = SipHash(key: (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max)))
 
     private(set) var rowCount = 0
-    /// Number of keys that are noted, without those that have a row.
+    /// Number of entries that have a key but no row.
     var noteCount: Int { entries - free.count - rowCount }
 
     // MARK: Entries
@@ -72,7 +76,7 @@ struct CompactRows {
         body(&blocks[number >> Self.blockBits][number & (1 << Self.blockBits - 1)])
     }
 
-    /// Returns the number of the entry with this key.
+    /// Returns the number of the entry with this key; nil if there is none.
     func find(_ key: RawSpan) -> Int? { find(key, hash.hash(key)) }
 
     private func find(_ key: RawSpan, _ hash: UInt64) -> Int? {
@@ -108,7 +112,7 @@ struct CompactRows {
         return Array(pieces[Int(entry.piece)].bytes[start..<start + Int(entry.imageCount)])
     }
 
-    /// Facts of a row; nil if the entry only notes the key.
+    /// Returns the data of the entry's row; nil if the entry has only a key.
     func facts(of number: Int) -> Facts? {
         let entry = entry(number)
         return entry.hasRow ? entry.facts : nil
@@ -117,7 +121,7 @@ struct CompactRows {
     func isGone(_ number: Int, gaps: Int) -> Bool { Int(entry(number).gone) == gaps + 1 }
     func isSettled(_ number: Int) -> Bool { entry(number).isSettled }
 
-    /// Numbers of all rows, in the order of their offsets.
+    /// Numbers of the entries that have a row, in the order of the rows' log offsets.
     var ordered: [UInt32] {
         var found: [(offset: UInt64, order: UInt32, number: UInt32)] = []
         found.reserveCapacity(rowCount)
@@ -129,14 +133,14 @@ struct CompactRows {
         return found.map(\.number)
     }
 
-    /// Calls `body` with the number of each row.
+    /// Calls `body` with the number of each entry that has a row.
     func forEachRow<E: Error>(_ body: (Int) throws(E) -> Void) throws(E) {
         for number in 0..<entries where entry(number).hasRow { try body(number) }
     }
 
     // MARK: Changes
 
-    /// Keeps a row, in place of the one with the same key.
+    /// Stores a row, and replaces the row with the same key.
     mutating func set(_ key: RawSpan, _ image: RawSpan, _ facts: Facts) {
         let hash = hash.hash(key)
         if let number = find(key, hash) {
@@ -161,7 +165,7 @@ struct CompactRows {
         add(&entry, key, image, hash)
     }
 
-    /// Removes a row. Its entry stays if the key is noted.
+    /// Removes the row of an entry. Removes the entry too, unless something is recorded about its key.
     mutating func removeRow(_ number: Int) {
         guard entry(number).hasRow else { return }
         rowCount -= 1
@@ -170,13 +174,14 @@ struct CompactRows {
         if entry.gone == 0, !entry.isSettled { remove(number) }
     }
 
-    /// Notes that the row of this key was deleted or got another key, until the next gap.
+    /// Records that the row of this key was deleted or got another key. It counts until the next gap in the log.
     mutating func note(gone key: RawSpan, gaps: Int) {
         let number = find(key) ?? add(key)
         change(number) { $0.gone = UInt32(gaps) + 1 }
     }
 
-    /// Notes that the first change of this key after the place was seen; returns false if it was noted before.
+    /// Records that the first change of this key after the reconstructed position was read. Returns false if that was
+    /// already recorded.
     mutating func note(settled key: RawSpan) -> Bool {
         let number = find(key) ?? add(key)
         guard !entry(number).isSettled else { return false }
@@ -186,7 +191,7 @@ struct CompactRows {
 
     mutating func removeAll() { self = CompactRows() }
 
-    /// Removes the keys that are only noted as gone.
+    /// Removes the entries that only record a deleted or changed key.
     mutating func forgetGone() {
         for number in 0..<entries {
             let entry = entry(number)
@@ -245,7 +250,7 @@ struct CompactRows {
         let mask = slots.count - 1
         var hole = Int(truncatingIfNeeded: hash(of: number)) & mask
         while slots[hole] != UInt32(number) + 1 { hole = (hole + 1) & mask }
-        // Entries behind the hole move up, unless they would come before their own place.
+        // Moves later elements into the empty one, except those that would then precede the place of their hash.
         var next = (hole + 1) & mask
         while slots[next] != 0 {
             let home = Int(truncatingIfNeeded: hash(of: Int(slots[next] - 1))) & mask
@@ -285,7 +290,7 @@ struct CompactRows {
         }
     }
 
-    /// Writes key and image to the piece that is being filled.
+    /// Writes key and image to the piece to which new entries are added.
     private mutating func place(_ entry: inout Entry, _ key: RawSpan, _ image: RawSpan, _ number: Int) {
         let count = key.byteCount + image.byteCount
         if !pieces[current].bytes.isEmpty, pieces[current].bytes.count + Self.headBytes + count > Self.pieceBytes {
@@ -307,10 +312,10 @@ struct CompactRows {
         pieces[piece].used += count + Self.headBytes
     }
 
-    /// Piece of which less than two thirds are used, if there is one; the search goes on where it ended.
+    /// Index of the piece that `tidyUp` examined last. Each call examines the next one.
     private var search = 0
 
-    /// Moves the entries out of one piece that is used little.
+    /// Examines one piece. If less than two thirds of its bytes are in use, moves its entries to another piece.
     private mutating func tidyUp() {
         search = search + 1 < pieces.count ? search + 1 : 0
         let piece = search

@@ -5,7 +5,7 @@ import Change
 struct ImportOrder {
     /// A transaction whose last part has not been read yet.
     private struct Open {
-        /// Information about the transaction; nil if this version of Tidewire cannot read its parts.
+        /// Description of the transaction; nil if this version of Tidewire cannot read its parts.
         var info: TransactionInfo?
         var nextIndex: UInt64
     }
@@ -16,7 +16,7 @@ struct ImportOrder {
     /// Forgets earlier transactions, because LSNs may decrease in a new epoch.
     mutating func beginEpoch() { self = ImportOrder() }
 
-    /// Checks one part, or a whole transaction.
+    /// Checks that a part, or a whole transaction, may follow those before it; throws if it may not.
     mutating func take(
         _ info: TransactionInfo, firstIndex: UInt32, changes: UInt32, _ place: EntryPlace
     ) throws(Refused) {
@@ -41,7 +41,7 @@ struct ImportOrder {
         goOn(after: changes, info, place)
     }
 
-    /// Skips a part that this version cannot read.
+    /// Accepts a part that this version of Tidewire cannot read, and counts its changes.
     mutating func takeUnread(changes: UInt32, _ place: EntryPlace) { goOn(after: changes, nil, place) }
 
     private mutating func goOn(after changes: UInt32, _ info: TransactionInfo?, _ place: EntryPlace) {

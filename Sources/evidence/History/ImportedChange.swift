@@ -1,12 +1,12 @@
 import Bytes
 import Change
 
-/// Line of an export that describes a relation, after parsing.
+/// Relation that was parsed from a line of an export.
 struct ImportedRelation {
     let known: RecordedRelation
     let encoded: [UInt8]
 
-    /// Reads the rest of the line after its type.
+    /// Reads the members that follow `type` in a relation line of an export.
     @_lifetime(scanner: copy scanner)
     init(_ scanner: inout JSONScanner) throws {
         var relation = Relation(oid: 0, schema: "", name: "", identity: .nothing, columns: [])
@@ -87,7 +87,7 @@ extension JSONScanner {
         return number
     }
 
-    /// Returns the current text; throws if its length does not fit two bytes.
+    /// Returns the text that the scanner has just read; throws if its length does not fit two bytes.
     fileprivate func shortText(_ name: String) throws -> String {
         let text = text
         guard text.utf8.count <= Int(UInt16.max) else { throw Refused("\(name) is too long") }
@@ -95,8 +95,8 @@ extension JSONScanner {
     }
 }
 
-/// Line of an export that describes a change, after parsing. Its images lie one after the other in the importer's
-/// buffer, most in their final place.
+/// Change that was parsed from a line of an export. Its row images lie one after the other in the importer's buffer,
+/// most of them already where the log's entry needs them.
 struct ImportedChange {
     private let expectedOffset: UInt64
     private var offset: UInt64?
@@ -114,7 +114,7 @@ struct ImportedChange {
 
     init(offset: UInt64) { expectedOffset = offset }
 
-    /// Reads the rest of the line after its type.
+    /// Reads the members that follow `type` in a change line of an export.
     @_lifetime(scanner: copy scanner)
     mutating func read(
         _ scanner: inout JSONScanner, _ relations: [UInt64: ImportedRelation], into buffer: inout ByteWriter
@@ -191,8 +191,8 @@ struct ImportedChange {
         }
     }
 
-    /// Builds the change from its images in the payload. Room for the change's head begins at `start`, before the
-    /// images.
+    /// Builds the change's stored form from its row images in the payload. Room for the head of the change is reserved
+    /// at `start`, before the images.
     func finish(from start: Int, in payload: inout ByteWriter) {
         guard let operation else { preconditionFailure("a change is finished after its check") }
         let head = start + TransactionCodec.changeHeadBytes
@@ -246,7 +246,7 @@ struct ImportedChange {
         return day
     }
 
-    /// Returns the hashes by which segments index the rows, as ingest computes them.
+    /// Returns the hashes of the row's keys by which segments are indexed. Ingest computes them in the same way.
     func keys(_ buffer: RawSpan, _ relation: ImportedRelation) -> [UInt64] {
         var keys = [relation.known.tableKey]
         if MessageTable.holds(relation.known.relation) { keys.append(MessageTable.key) }
@@ -259,7 +259,8 @@ struct ImportedChange {
 
     // MARK: Row images
 
-    /// Reads all columns in their order. Another order, or a missing column, means that someone tampered with the line.
+    /// Reads the values of all columns in their order. Throws for another order or a missing column: no export has
+    /// that, so the line was tampered with.
     @_lifetime(scanner: copy scanner)
     private func row(_ scanner: inout JSONScanner, _ buffer: inout ByteWriter) throws {
         guard let columns = relation?.known.relation.columns else { throw Refused("a row before its relation") }
@@ -318,7 +319,8 @@ struct ImportedChange {
 }
 
 extension RecordedRelation {
-    /// Returns the row's hash. If the image lacks part of the key, returns the hash for rows without a known key.
+    /// Returns the hash of the row's key. If the image lacks a part of the key, returns the hash for rows without a
+    /// known key.
     func rowKey(inTuple image: RawSpan) -> UInt64 {
         guard !keyColumns.isEmpty else { return unkeyed }
         var hash = RowKey.row(table: tableKey)

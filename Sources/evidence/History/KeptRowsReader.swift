@@ -2,10 +2,10 @@ import Bytes
 import Change
 import EventLog
 
-/// Reader of rows that were read from the database and put into the log. Returns one note at a time, in the log's
-/// order.
+/// Reader of the log's notes with rows that the hub read from the database (a backfill). Returns one note at a time, in
+/// the order of the log.
 struct KeptRowsReader: ~Copyable {
-    /// Place of a note in the log.
+    /// Position of a note in the log.
     struct Place {
         /// Offset of the next change after the note.
         var offset: UInt64
@@ -68,7 +68,7 @@ struct KeptRowsReader: ~Copyable {
 }
 
 extension KeptRows {
-    /// Returns the rows with masked values, in the log's encoding.
+    /// Returns the rows with their values masked, encoded as in the log.
     func masked(by masks: MaskedRelation) throws(ByteError) -> KeptRows {
         var shown = self
         for index in rows.indices where !rows[index].isForgotten {
@@ -83,7 +83,7 @@ extension KeptRows {
 }
 
 extension RowValue {
-    /// Decodes a row image in the form that `Tuple` reads.
+    /// Returns the values of a row image that is encoded as in the log.
     static func row(_ image: [UInt8]) throws(ByteError) -> [RowValue] {
         let tuple = Tuple(image.rawBytes)
         var values: [RowValue] = []
@@ -93,7 +93,7 @@ extension RowValue {
         return values
     }
 
-    /// Appends the value in the form that `TupleColumns` reads. A masked value becomes the text of its mark.
+    /// Appends the value in the encoding of a row image. A masked value becomes the text of its mark.
     func append(to tuple: inout ByteWriter) {
         switch self {
         case .null: tuple.append(UInt8(ascii: "n"))

@@ -2,10 +2,10 @@ import Bytes
 import Change
 import EventLog
 
-/// Access to the deliveries of single changes, which a log with `ledger = full` records.
+/// Access to the log's records of single deliveries. A hub writes them with the setting `ledger = full`.
 extension HistoryLog {
-    /// Visits all deliveries of one change, in the order of the log. The cost depends on the deliveries of nearby
-    /// changes.
+    /// Calls `visit` for each recorded delivery of one change, in the order of the log. The cost depends on the number
+    /// of deliveries of nearby changes.
     public func deliveries(of offset: UInt64, _ visit: (DeliveryBlock.Delivery) -> Void) throws {
         let region = RowKey.deliveries(region: DeliveryBlock.region(of: offset))
         var reader = try EventLogReader(directory: directory, from: .offset(offset), matchingAnyOf: [region])
@@ -16,7 +16,8 @@ extension HistoryLog {
         }
     }
 
-    /// Visits the deliveries made in a window, of changes in the window or before it, in the order of the log.
+    /// Calls `visit` for each delivery that was made in a window, of changes in the window or before it, in the order
+    /// of the log.
     public func deliveries(
         from: HistoryBound?, to: HistoryBound?, _ visit: (DeliveryBlock.Delivery) -> Void
     ) throws {
@@ -34,7 +35,7 @@ extension HistoryLog {
         }
     }
 
-    /// Visits all deliveries of the changes in a range of offsets, whenever they were made, in the order of the log.
+    /// Calls `visit` for each delivery of the changes in a range of offsets, at any time, in the order of the log.
     public func deliveries(of offsets: Range<UInt64>, _ visit: (DeliveryBlock.Delivery) -> Void) throws {
         guard !offsets.isEmpty else { return }
         var reader = try EventLogReader(
@@ -79,7 +80,7 @@ public struct DeliveryRecord: Sendable {
         case sent(at: Int64)
         /// The log has all deliveries to the channel, and the change is not among them.
         case notSent
-        /// The log cannot tell, because a part of the record is missing or not written yet.
+        /// Unknown, because a part of the record is missing or not written yet.
         case unknown
     }
 
@@ -89,7 +90,7 @@ public struct DeliveryRecord: Sendable {
     }
 
     private let offset: UInt64
-    /// Time of the first delivery to each channel.
+    /// Unix time in microseconds of the first delivery to each channel.
     private var times: [Key: Int64] = [:]
 
     public init(of change: RecordedChange, in log: HistoryLog) throws {
@@ -102,7 +103,7 @@ public struct DeliveryRecord: Sendable {
         self.times = times
     }
 
-    /// Number of channels that the change was sent to.
+    /// Number of channels to which the change was sent.
     public var count: Int { times.count }
 
     public func finding(_ attendance: Attendance, of book: AttendanceBook) -> Finding {
@@ -110,11 +111,13 @@ public struct DeliveryRecord: Sendable {
         return Self.finding(of: offset, sentAt: time, attendance, of: book)
     }
 
-    /// Returns the finding for a change, of which `sentAt` is the time of its first recorded delivery to the channel.
+    /// Returns the finding for a change and a channel.
+    ///
+    /// - Parameter time: time of the first recorded delivery of the change to the channel; nil if there is none.
     public static func finding(
         of offset: UInt64, sentAt time: Int64?, _ attendance: Attendance, of book: AttendanceBook
     ) -> Finding {
-        // A change that was matched after the socket stopped taking data was never sent.
+        // The hub never sent a change that it matched after the socket stopped accepting data.
         if case .left(let before, _, _, _) = attendance.end, offset >= before { return .none }
         if let time { return .sent(at: time) }
         guard attendance.joined.note.isRecorded else { return .none }

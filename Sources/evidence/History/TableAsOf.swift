@@ -2,35 +2,36 @@ import Bytes
 import Change
 import EventLog
 
-/// A row of a table at a place in the log.
+/// Row of a table at a position in the log, with the evidence for it.
 public struct RowAsOf: Sendable {
-    /// Evidence that the row existed with these values.
+    /// Kind of evidence that the row existed with these values.
     public enum Witness: String, Sendable {
-        /// The last change of the row before the place.
+        /// Last change of the row before the position.
         case change
-        /// The first change of the row after the place. It shows the row from before the change.
+        /// First change of the row after the position; it contains the row as it was before the change.
         case later
-        /// A reading from the database. No change touched the row between the reading and the place, whichever came
-        /// first.
+        /// Row that the hub read from the database (a backfill). No change of the row lies between the reading and the
+        /// position, whichever of them is earlier.
         case kept
     }
 
-    /// Offset of the witness: of the change, or, for a reading, of the next change after the reading.
+    /// Offset of the evidence: of the change, or, for a row read from the database, of the next change after the
+    /// reading.
     public let offset: UInt64
     public let witness: Witness
     public let key: String
-    /// Values as PostgreSQL sent them, masked where needed. `relation` is the schema that the row had.
+    /// Values as PostgreSQL sent them, masked by the log's rules. Their schema is `relation`.
     public let row: [RowValue]
-    /// Schema that the row had at the witness.
+    /// Schema of the table for this row at the evidence's offset.
     public let relation: RecordedRelation
 
-    /// Values by the names that the table's columns had then; nil if the log does not have the value.
+    /// Values as JSON, with the column names of that schema; nil if the log does not have the value.
     public var values: [(name: String, json: String?)] {
         let columns = relation.relation.columns
         return columns.indices.map { (columns[$0].name, row[$0].json(relation.renderings[$0])) }
     }
 
-    /// Values as PostgreSQL writes them; nil if NULL or unknown.
+    /// Values as PostgreSQL writes them as text; nil if NULL or unknown.
     public var texts: [String?] { row.map(\.plainText) }
 }
 
@@ -42,7 +43,7 @@ public enum TableAsOfError: Error, Sendable, Equatable {
     case tooManyRows(most: Int)
 }
 
-/// Rows that a table had at a place in the log, reconstructed from the log.
+/// Rows that a table had at a position in the log, reconstructed from the log.
 ///
 /// The last change of a row before the place shows the row. If there is none, the first change after the place shows
 /// the row from before that change; an insert shows that there was none. If the log has no change of the row at all, a
@@ -100,19 +101,19 @@ public struct TableAsOf: ~Copyable {
         try table?.forEach { try body(gathering.described($0)) }
     }
 
-    /// Last name of the table; nil if the log shows nothing of the table at the place.
+    /// Last name of the table; nil if the log shows no change of the table.
     public var name: TableName? { table?.name }
-    /// Number of rows that existed but are not shown, because their values were removed from the log.
+    /// Number of rows that existed but are not shown, because their values were erased from the log.
     public var forgottenCount: Int { table?.forgottenCount ?? 0 }
     public var count: Int { table?.count ?? 0 }
-    /// True if `isWhole` holds only provided that the table was published all the time between the place and the
-    /// reading. A change that was not published is in no log.
+    /// True if `isWhole` holds only on a condition: the table was in the publication all the time between the position
+    /// and the reading from the database. Changes of a table outside the publication are not in the log.
     public var isWholeIfPublished: Bool { table?.isWholeIfPublished ?? false }
-    /// True if these are all rows of the table, on the condition that `isWholeIfPublished` states.
+    /// True if these are all rows of the table. See `isWholeIfPublished` for a condition.
     public var isWhole: Bool { table?.isWhole ?? false }
 }
 
-/// Rows of the tables that had a name, as the log's entries show them one after the other.
+/// Rows of the tables that had a given name, gathered from the log's entries in their order.
 private struct Gathering {
     private let asked: TableName
     private let wanted: Set<TableFamilies.Identity>
@@ -122,15 +123,15 @@ private struct Gathering {
     private let mostRows: Int
     private var tables: [TableRows] = []
     private var indexes: [TableFamilies.Identity: Int] = [:]
-    /// Index of the table that is shown: the last one with a change under the asked name, or else the last one with a
-    /// change.
+    /// Index of the table whose rows are the result: the last one with a change under the given name, or else the last
+    /// one with any change.
     private var shown: Int?
     private(set) var gaps: [RecordedGap] = []
     private var masks: [UInt64: MaskedRelation] = [:]
     private var isBehind = false
-    /// True if nothing more can be learnt from the log.
+    /// True if further entries of the log cannot add anything to the result.
     private(set) var isEnded = false
-    /// Schema of the last change and its table, which most changes have in common with the one before.
+    /// Schema and table of the previous change, kept because most changes have the same ones as the change before.
     private var last: (fingerprint: UInt64, epoch: UInt64, index: Int, relation: RecordedRelation)?
 
     init(
@@ -150,14 +151,14 @@ private struct Gathering {
     mutating func take(_ gap: RecordedGap, _ kept: inout KeptParts) throws {
         try take(&kept, before: gap.offset)
         isBehind = isBehind || !place.contains(offset: gap.offset, time: gap.time)
-        // The lost changes may concern any row.
+        // Any row may have changed in the gap.
         isEnded = isBehind
         guard !isEnded else { return }
         gaps.append(gap)
         for index in tables.indices { tables[index].noteGap() }
     }
 
-    /// Takes the changes of a transaction or a part of it.
+    /// Applies the changes of a transaction, or of a part of it, to the tables.
     mutating func take(
         _ entry: EventLogEntry, _ reader: borrowing HistoryReader, _ kept: inout KeptParts, _ keys: inout StoredKeyPair
     ) throws {
@@ -189,7 +190,8 @@ private struct Gathering {
         }
     }
 
-    /// Returns the index of the table that a change concerns, and its schema; the index is nil if the table is another.
+    /// Returns the schema of a change, and the index in `tables` of its table; the index is nil for a table that is not
+    /// wanted.
     private mutating func table(
         of fingerprint: UInt64, _ entry: EventLogEntry, _ reader: borrowing HistoryReader
     ) throws -> (Int?, RecordedRelation) {
@@ -210,7 +212,7 @@ private struct Gathering {
         tables[index].name = relation.table
     }
 
-    /// Takes the parts that stand before this change in the log.
+    /// Adds the rows of readings from the database that stand before this change in the log.
     mutating func take(_ kept: inout KeptParts, before offset: UInt64) throws {
         while let part = try kept.next(before: offset) {
             guard let index = indexes[part.identity] else { continue }
@@ -253,7 +255,7 @@ extension HistoryReader {
     }
 }
 
-/// Part of a reading from the database, with its place in the log.
+/// Part of a table's rows that the hub read from the database, with its position in the log.
 struct KeptPart {
     let offset: UInt64
     let identity: TableFamilies.Identity

@@ -1,10 +1,10 @@
 import Bytes
 import Change
 
-/// Rows of one table at a place in the log. Callers pass the changes before the place first, then the changes after it.
+/// Rows of one table at a position in the log. Callers first pass the changes before the position, then those after it.
 ///
-/// Rows are kept in the form of the log. Nearly all changes are taken from their stored form (`take(stored:)`), without
-/// copies of single values.
+/// Rows are kept in the log's encoding. Nearly all changes are applied directly from this encoding (`take(stored:)`),
+/// without copies of single values.
 struct TableRows {
     struct Row {
         var offset: UInt64
@@ -14,21 +14,23 @@ struct TableRows {
     }
 
     private var rows = CompactRows()
-    /// Schemas of the rows, by the numbers that the rows have.
+    /// Schemas of the rows. Each row has the index of its schema.
     private var relations: [RecordedRelation] = []
     private var numbers: [UInt64: UInt32] = [:]
     var name: TableName
-    /// Partial keys of rows whose last change was forgotten.
+    /// Hashes of the keys of rows whose last change was erased from the log.
     private var forgotten: Set<ForgottenMark> = []
-    /// True if keys of rows that were deleted or got another key are noted: a reading may show such a row.
+    /// True if the keys of deleted rows, and old keys that a row lost, are recorded. They are needed if rows read from
+    /// the database are added, because such a reading may still contain these rows.
     private let keepsTrack: Bool
     private var settledMarks: Set<ForgottenMark> = []
     private var gaps = 0
-    /// Number of gaps before the last truncate; nil without one. From a truncate on, the log has all rows of the table.
+    /// Number of gaps before the last truncate; nil if there was no truncate. After a truncate without a gap, the log
+    /// has all rows of the table.
     private var emptied: Int?
-    /// True if a reading has all rows of the table, and nothing was lost between the reading and the place.
+    /// True if a reading from the database has all rows of the table, and there is no gap between it and the position.
     private var wasRead = false
-    /// Parts seen so far, by reading.
+    /// Numbers of the parts that were added, and the last part's number if known, for each reading from the database.
     private var parts: [UInt64: (numbers: Set<UInt32>, last: UInt32?)] = [:]
 
     init(_ name: TableName, keepsTrack: Bool) {
@@ -37,16 +39,17 @@ struct TableRows {
     }
 
     var isWhole: Bool { emptied != nil || wasRead }
-    /// True if the rows are complete only on the condition that every change reached the log, which the publication
-    /// decides.
+    /// True if the rows are complete only on a condition: every change of the table reached the log, because the table
+    /// was always in the publication.
     var isWholeIfPublished: Bool { emptied == nil && wasRead }
     var forgottenCount: Int { forgotten.count }
     var count: Int { rows.rowCount }
 
-    /// True if the rows fit the limit. Noted keys without a row are limited to four times as many.
+    /// True if the number of rows is within the limit, and the number of recorded keys without a row within four times
+    /// the limit.
     func isWithin(_ most: Int) -> Bool { rows.rowCount <= most && rows.noteCount <= 4 * most }
 
-    /// Calls `body` for each row, in the order of their offsets.
+    /// Calls `body` for each row, in the order of the rows' log offsets.
     func forEach(_ body: (Row) throws -> Void) throws {
         for number in rows.ordered {
             guard let row = try row(Int(number)) else { continue }
@@ -80,8 +83,8 @@ struct TableRows {
 
     // MARK: Before the place
 
-    /// Takes a change from its stored form. Returns false if the change needs `take(_:_:)`, because values are missing
-    /// or were forgotten, or the row gets another key.
+    /// Applies a change directly from its encoding in the log. Returns false if it cannot, and the caller must use
+    /// `take(_:_:)`: values are missing or were erased, or the row gets another key.
     mutating func take(
         stored change: borrowing Change, at offset: UInt64, _ relation: RecordedRelation, _ keys: inout StoredKeyPair
     ) throws(ByteError) -> Bool {
@@ -143,7 +146,7 @@ struct TableRows {
         parts = [:]
     }
 
-    /// Removes every row whose key may be that of the forgotten change.
+    /// Removes every row whose key may be the key of the erased change.
     private mutating func forget(
         _ left: ForgottenChange, _ operation: Operation, _ relation: RecordedRelation
     ) throws(ByteError) {
@@ -153,13 +156,13 @@ struct TableRows {
             if relation.rowKey(fromKey: key).map({ left.fits($0) }) ?? false { removed.append(number) }
         }
         for number in removed { rows.removeRow(number) }
-        // Compares keys only: the day does not distinguish rows.
+        // Compares keys only, because the day of an erasure does not distinguish rows.
         for mark in [left.old, left.new].compactMap({ $0 }) { forgotten = forgotten.filter { $0.key != mark.key } }
         if operation != .delete, let mark = left.new { forgotten.insert(mark) }
         if keepsTrack { settledMarks.formUnion([left.old, left.new].compactMap { $0 }) }
     }
 
-    /// Records that any row may have changed in a gap.
+    /// Records a gap in the log, in which any row may have changed.
     mutating func noteGap() {
         gaps += 1
         rows.forgetGone()
@@ -169,8 +172,8 @@ struct TableRows {
 
     // MARK: After the place
 
-    /// True if the change, which comes after the place, shows nothing new: the first change of its row was seen. False
-    /// if that cannot be told from the stored form.
+    /// True if a change after the position adds nothing, because an earlier change of the same row after the position
+    /// was already applied. False if the encoding in the log does not show that.
     func knows(
         later change: borrowing Change, _ relation: RecordedRelation, _ keys: inout StoredKeyPair
     ) throws(ByteError) -> Bool {
@@ -178,7 +181,7 @@ struct TableRows {
         return rows.find(keys.key).map { rows.isSettled($0) } ?? false
     }
 
-    /// Takes a change after the place. The first change of a row shows the row that it found.
+    /// Applies a change after the position. The first such change of a row shows the row as it was before the change.
     mutating func take(later change: RecordedChange, _ relation: RecordedRelation) {
         if let left = change.forgotten {
             settledMarks.formUnion([left.old, left.new].compactMap { $0 })
@@ -246,20 +249,20 @@ extension TableRows.Row {
     fileprivate func value(_ name: String) -> RowValue? { relation.relation.column(named: name).map { values[$0] } }
 }
 
-/// Keys of a stored change, read in place into memory that is used again.
+/// Key of a stored change's row, written to memory that is used again for each change.
 struct StoredKeyPair: ~Copyable {
     private var new = ByteWriter(capacity: 256)
     private var old = ByteWriter(capacity: 256)
     private var isNew = true
 
-    /// Key that `read` found, as `RowValue.key` writes it.
+    /// Key that `read` wrote, in the form of `RowValue.key`.
     var key: RawSpan {
         @_lifetime(borrow self)
         get { isNew ? new.bytes : old.bytes }
     }
 
-    /// Reads the key. Returns false if the stored form alone does not show the row: values are missing, or the row got
-    /// another key.
+    /// Writes the key of the change's row to `key`. Returns false if the stored change alone does not show the row:
+    /// values are missing, or the row got another key.
     mutating func read(_ change: borrowing Change, _ relation: RecordedRelation) throws(ByteError) -> Bool {
         switch change.operation {
         case .insert, .update:
@@ -280,7 +283,8 @@ struct StoredKeyPair: ~Copyable {
         }
     }
 
-    /// Copies the key's values. Returns false if one of them is unknown, or, with `demandsAll`, any value of the row.
+    /// Copies the key's values from a row image. Returns false if one of them is unknown; with `demandsAll`, also if
+    /// any other value is.
     private static func read(
         _ tuple: borrowing Tuple, _ relation: RecordedRelation, _ key: inout ByteWriter, demandsAll: Bool
     ) throws(ByteError) -> Bool {
@@ -306,7 +310,7 @@ struct StoredKeyPair: ~Copyable {
 }
 
 extension RowValue {
-    /// Returns a key in the form of the values in a row image, without their number.
+    /// Returns a key in the encoding of the values in a row image, without their count.
     fileprivate static func key(_ values: [RowValue]) -> [UInt8] {
         var writer = ByteWriter(capacity: 64)
         for value in values { value.append(to: &writer) }

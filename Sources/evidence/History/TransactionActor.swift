@@ -2,15 +2,15 @@ import Bytes
 import Change
 import EventLog
 
-/// Statement of an application who makes the changes of a transaction: a message that `tidewire.actor` (`sql/actors`)
-/// wrote into the transaction. It counts for the changes after it.
+/// Statement, made by the application, of who is responsible for the changes of a transaction. The SQL function
+/// `tidewire.actor` (`sql/actors`) writes it as a message into the transaction. It applies to the changes after it.
 public struct TransactionActor: Sendable, Equatable {
     public static let prefix = Array("tidewire.actor".utf8)
 
-    /// JSON object as the message has it, in masked form.
+    /// JSON object of the message, masked by the log's rules.
     public var content: [UInt8]
 
-    /// Name of the actor; nil if the message is not what `tidewire.actor` writes.
+    /// Name of the actor; nil if the message does not have the form that `tidewire.actor` writes.
     public var name: String? { Self.member("actor", of: content) }
 
     private static func member(_ wanted: String, of json: [UInt8]) -> String? {
@@ -29,7 +29,7 @@ public struct TransactionActor: Sendable, Equatable {
         }
     }
 
-    /// True if the content is one JSON object, so that it can stand in other JSON.
+    /// True if the content is exactly one JSON object, so that it can be embedded in other JSON.
     public var isObject: Bool {
         do throws(ByteError) {
             var scanner = JSONScanner(content.rawBytes)
@@ -44,7 +44,7 @@ public struct TransactionActor: Sendable, Equatable {
 
     init(content: [UInt8]) { self.content = content }
 
-    /// Takes the statement from a change; nil if the change is another one.
+    /// Reads the statement from a change; nil if the change is no message of `tidewire.actor`.
     init?(_ change: borrowing Change) {
         guard change.operation == .message, change.options & 1 != 0 else { return nil }
         let prefix = change.messagePrefix
@@ -59,13 +59,15 @@ public struct TransactionActor: Sendable, Equatable {
     }
 }
 
-/// Finder of the actor of each change, for readers that see the parts of transactions in order, or only some of them.
+/// Tracker of the actor that applies to each change. Readers pass it the parts of transactions in order; they may leave
+/// parts out.
 struct ActorTrace {
     private var xid: UInt32?
     private var nextIndex: UInt32 = 0
     private(set) var actor: TransactionActor?
 
-    /// Begins a part. Parts before it that were skipped are read for their actor.
+    /// Begins a part of a transaction. If earlier parts of the transaction were skipped, reads the log to find their
+    /// actor.
     mutating func begin(_ part: borrowing TransactionPart, at entry: EventLogEntry, in log: HistoryLog) throws {
         if part.firstIndex == 0 {
             actor = nil
@@ -76,7 +78,8 @@ struct ActorTrace {
         nextIndex = part.firstIndex + entry.changeCount
     }
 
-    /// Takes a change; true if it names another actor for the changes from here on.
+    /// Applies one change of the part. Returns true if it is a statement of an actor, which applies to the changes
+    /// after it.
     @discardableResult
     mutating func take(_ change: borrowing Change) -> Bool {
         guard change.operation == .message, let found = TransactionActor(change) else { return false }

@@ -28,13 +28,14 @@ public enum SQLText {
     public static func name(_ table: TableName) -> String { name(table.schema) + "." + name(table.name) }
 }
 
-/// Builder of SQL statements that write rows of one table of the log to a table of the target. It finds the target's
-/// columns once, when it is made.
+/// Builder of SQL statements that write rows of one table of the log to a table of the target database. The initializer
+/// finds the target's columns once.
 public struct RowStatements: Sendable {
     public let source: Relation
     public let target: TargetTable
     private let table: String
-    /// Column of the target for each column of the log's table; nil if the target table has no column of that name.
+    /// Column of the target for each column of the log's table, by index; nil if the target table has no column of that
+    /// name.
     private let columns: [TargetTable.Column?]
     private let names: [String]
     /// Indexes of the key columns in the log's table; empty if it has no key.
@@ -100,7 +101,7 @@ public struct RowStatements: Sendable {
         return (given.map { names[$0] }, values)
     }
 
-    /// Appends the columns that get values, as indexes, and the values.
+    /// Appends the indexes of the target columns that an INSERT can set for this row, and their values as SQL literals.
     func insertable(_ row: [RowValue], _ given: inout [Int], _ values: inout [String]) {
         for index in row.indices {
             guard let column = columns[index], !column.isGenerated, let value = literal(row[index], column) else {
@@ -111,10 +112,10 @@ public struct RowStatements: Sendable {
         }
     }
 
-    /// Returns the part of the statement before the rows, for the columns with these indexes.
+    /// Returns the beginning of an INSERT statement, before its rows, for the columns with these indexes.
     func heading(of given: [Int]) -> String { heading(given.map { names[$0] }) }
 
-    /// Returns the part of the statement before the rows.
+    /// Returns the beginning of an INSERT statement, before its rows, for the columns with these names.
     public func heading(_ names: [String]) -> String {
         "INSERT INTO \(table) (\(names.joined(separator: ", "))) OVERRIDING SYSTEM VALUE VALUES "
     }
@@ -168,7 +169,7 @@ public struct RowStatements: Sendable {
         return "(tableoid, ctid) = (\(found))"
     }
 
-    /// Returns an SQL condition by which a column has a value. `literal` is that value as an SQL literal.
+    /// Returns an SQL condition that is true if the column has the value. `literal` is the value as an SQL literal.
     private func condition(_ name: String, _ value: RowValue, _ literal: String, _ type: TargetType) -> String {
         if literal == "NULL" { return name + " IS NULL" }
         // A stand-in for a masked value may be written differently than PostgreSQL writes it, so values are compared. A

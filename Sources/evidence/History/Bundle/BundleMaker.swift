@@ -4,9 +4,9 @@ import EventLog
 import Glibc
 import System
 
-/// Maker of a bundle. `run` exports the window, masked as the log was opened, and imports it into a log of its own.
-/// Then `run` packs that log and the files that describe it into one file. The file gets its name only when it is
-/// complete.
+/// Maker of a bundle: a window of a log in one file. `run` exports the window, masked by the rules with which the log
+/// was opened, and imports it into a temporary log. It then packs that log and the files that describe it into one
+/// file, which gets its name only when it is complete.
 public struct BundleMaker: ~Copyable {
     private let log: HistoryLog
     private let path: String
@@ -16,6 +16,8 @@ public struct BundleMaker: ~Copyable {
 
     private static let segmentBytes: UInt64 = 64 << 20
 
+    /// Prepares a bundle of the log from one bound to the other.
+    ///
     /// - Parameter includesPolicies: true to include the log's catalog records as they are.
     public init(
         _ log: HistoryLog, from: HistoryBound?, to: HistoryBound?, path: String, includesPolicies: Bool = false
@@ -32,7 +34,10 @@ public struct BundleMaker: ~Copyable {
         scratch = path + ".making"
     }
 
-    /// - Parameter describe: returns the files beside the log for a log with these segments; the first is the manifest.
+    /// Makes the bundle. `noting` gets the offsets reached.
+    ///
+    /// - Parameter describe: returns the files that stand beside the log in the bundle, for a log with these segments.
+    /// The first must be the manifest.
     public mutating func run(
         describe: ([SegmentSummary]) throws -> [(name: String, bytes: [UInt8])], noting: (UInt64) -> Void = { _ in }
     ) throws {
@@ -143,7 +148,7 @@ private final class ArchiveWriter {
 }
 
 extension HistoryLog {
-    /// Returns the catalog record that is valid where a window begins, if the log has one before it.
+    /// Returns the catalog record that is valid at the window's begin, if the log has one before it.
     fileprivate func catalog(before offset: UInt64) throws -> CatalogRecord? {
         var reader = try EventLogReader(directory: directory, from: .oldest, matchingAnyOf: [RowKey.catalog])
         var newest: CatalogRecord?
@@ -159,8 +164,7 @@ extension HistoryLog {
         return newest
     }
 
-    /// Returns notes of the channels that are joined where a window begins, because their joins are older than the
-    /// window.
+    /// Returns join notes of the channels that were joined before the window and had not left at its begin.
     fileprivate func attendance(at offset: UInt64) throws -> [LedgerNote] {
         let there = try AttendanceBook(self).all.filter { attendance in
             guard attendance.joined.place < offset, !attendance.isAnswer else { return false }
@@ -171,7 +175,7 @@ extension HistoryLog {
             }
         }
         let doubtful = there.filter { $0.isDoubtful(at: offset) }
-        // A doubt about these channels exists in the bundle too.
+        // If notes of these channels' loops may be missing from the log, the bundle records that too.
         let doubts = Dictionary(doubtful.map { ($0.loop, $0.doubt) }) { $0.time > $1.time ? $0 : $1 }.values
             .sorted { $0.channel < $1.channel }
         return doubtful.map { $0.standing(at: offset) } + doubts
@@ -193,7 +197,7 @@ extension Attendance {
         if case .missed(_, let behind, _) = end { behind <= offset } else { false }
     }
 
-    /// Note that says that notes of the channel's loop are missing.
+    /// Note in the ledger that states that notes of the channel's loop are missing.
     fileprivate var doubt: LedgerNote {
         var time = joined.note.time
         if case .missed(_, _, let noted) = end { time = noted }

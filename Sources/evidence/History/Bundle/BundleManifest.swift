@@ -1,12 +1,12 @@
 import Bytes
 
-/// Description of a bundle, stored in the bundle itself.
+/// Description of a bundle, stored in it as `bundle.json`.
 public struct BundleManifest: Sendable {
     private var texts: [String: String] = [:]
-    /// Version of the bundle's form; nil if the manifest does not state one.
+    /// Version of the bundle's format; nil if the manifest does not state one.
     public private(set) var version: Int?
 
-    /// Reads the manifest, up to the first part that cannot be read.
+    /// Reads the manifest's members. If one cannot be read, it and those after it stay unset.
     public init(_ json: [UInt8]) {
         var scanner = JSONScanner(json.rawBytes)
         guard (try? scanner.next()) == .beginObject else { return }

@@ -3,13 +3,14 @@ import Glibc
 import Synchronization
 import System
 
-/// Compressed file inside another file, which reads like the whole file.
+/// Compressed file inside an archive. Its reader sees it uncompressed.
 final class CompressedFile: StorageFile {
     let path: String
     private let file: any StorageFile
     private let frames: [SeekableFrames.Frame]
     private let whole: UInt64
-    /// The frames read last, newest first. Readers go on within a frame, and some look back a little.
+    /// Uncompressed frames that were read last, newest first. Readers mostly continue in the same frame, and some look
+    /// back a little.
     private let recent = Mutex<[(index: Int, bytes: [UInt8])]>([])
     private static let mostRecent = 3
 
@@ -38,7 +39,8 @@ final class CompressedFile: StorageFile {
         return done
     }
 
-    /// Returns the frame that has this place. The place lies in the file.
+    /// Returns the index of the frame with the byte at this offset of the uncompressed file. The offset must lie in the
+    /// file.
     private func index(of place: UInt64) -> Int {
         var (low, high) = (0, frames.count - 1)
         while low < high {

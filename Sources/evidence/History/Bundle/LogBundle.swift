@@ -12,16 +12,18 @@ public final class LogBundle: Sendable {
     public static let manifestName = "bundle.json"
     public static let configurationName = "configuration.ndjson"
     private static let logFolder = "log/"
-    /// Version of bundles that `BundleMaker` makes, and the latest that can be read.
+    /// Version of the bundles that `BundleMaker` makes. Later versions cannot be read.
     public static let version = 2
 
     public let path: String
     private let file: any StorageFile
     private let members: [TapeArchive.Member]
-    /// Masking that was applied for good when the bundle was made. Anything that the bundle does not state counts as
-    /// masked.
+    /// Masking of the values when the bundle was made; the original values are not in the bundle. Everything that the
+    /// manifest does not state to be visible counts as masked.
     public let masking: Masking
 
+    /// Opens the bundle.
+    ///
     /// - Throws: `BundleError` if the file is no bundle.
     public init(_ path: String) throws {
         self.path = path
@@ -65,7 +67,7 @@ public final class LogBundle: Sendable {
         return try file.bytes(at: member.position, count: Int(member.size))
     }
 
-    /// Returns another file of the bundle; nil if it is missing or larger than 16 MiB.
+    /// Returns the bytes of a file in the archive, such as `bundle.json`; nil if it is missing or larger than 16 MiB.
     public func contents(of name: String) throws(SystemError) -> [UInt8]? { try Self.contents(name, file, members) }
 
     /// Directory of the log inside the bundle, with the mask rules of the bundle.
@@ -94,7 +96,7 @@ public struct BundleError: Error, Sendable, CustomStringConvertible {
     public var description: String { "\(path): \(reason)" }
 }
 
-/// Read-only directory inside a file.
+/// Read-only directory whose files are members of an archive.
 private final class BundledDirectory: StorageDirectory {
     typealias Member = (entry: TapeArchive.Member, isCompressed: Bool)
 

@@ -3,8 +3,8 @@ import CZstd
 import Glibc
 import System
 
-/// Compressed form of a file of which any place can be read: frames of zstd, each for itself, and a table of their sizes
-/// at the end. This is zstd's seekable format. The table is a frame that `zstd -d` skips.
+/// Compressed form of a file that can be read from any offset: zstd frames, each compressed separately, and a table of
+/// their sizes at the end. This is zstd's seekable format. `zstd -d` skips the table.
 ///
 ///     frame, frame, …, table: magic, bytes, (compressed size, size) of each frame, number of frames, flags, magic
 enum SeekableFrames {
@@ -12,7 +12,7 @@ enum SeekableFrames {
     static let suffix = ".zst"
     /// Number of bytes in one frame. Larger frames become smaller, and reading one row takes longer.
     static let frameBytes = 512 << 10
-    /// Largest frame that is read, whoever wrote the file.
+    /// Maximum number of bytes of a frame that is accepted when reading a file of any origin.
     static let mostFrameBytes = 8 << 20
     static let mostFrames = 1 << 22
     static let level: Int32 = 9
@@ -22,7 +22,7 @@ enum SeekableFrames {
     fileprivate static let endBytes = 9
     fileprivate static let entryBytes = 8
 
-    /// Frame's place in the compressed file and in the whole file.
+    /// Offsets and sizes of a frame: in the compressed file and in the uncompressed one.
     struct Frame: Equatable {
         var position: UInt64
         var compressed: Int
@@ -50,7 +50,8 @@ enum SeekableFrames {
         return writer.copied()
     }
 
-    /// Reads the table at the end of a compressed file of this size, which begins at `start` in another file.
+    /// Reads the table of frames at the end of a compressed file of `size` bytes, which begins at the offset `start` of
+    /// `file`.
     static func frames(
         of file: any StorageFile, from start: UInt64, size: UInt64, path: String
     ) throws(SystemError) -> [Frame] {
@@ -88,7 +89,7 @@ enum SeekableFrames {
     }
 }
 
-/// Compressor of frames. Its memory is used again for each frame.
+/// Compressor of zstd frames. It uses the same memory for each frame.
 @safe
 final class FrameCompressor {
     private let context: OpaquePointer
@@ -99,7 +100,7 @@ final class FrameCompressor {
             throw SystemError(operation: "compress", subject: "zstd", code: ENOMEM)
         }
         unsafe context = made
-        // A checksum in each frame, so that damage does not pass for other bytes.
+        // A checksum in each frame, so that damaged bytes are detected.
         unsafe ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)
         unsafe ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, SeekableFrames.level)
     }
@@ -122,7 +123,7 @@ final class FrameCompressor {
 }
 
 enum FrameDecompressor {
-    /// Returns the whole bytes of a frame, which are as many as `count`.
+    /// Returns the uncompressed bytes of a frame; throws unless there are exactly `count`.
     static func whole(_ frame: [UInt8], count: Int, path: String) throws(SystemError) -> [UInt8] {
         assert(count <= SeekableFrames.mostFrameBytes, "the table was checked")
         var bytes = [UInt8](repeating: 0, count: count)

@@ -1,7 +1,7 @@
 import Bytes
 import System
 
-/// Archive of files, one after the other, in the format of `tar` (POSIX ustar), which every machine can open.
+/// Archive of files, one after the other, in the format of `tar` (POSIX ustar).
 enum TapeArchive {
     static let blockBytes = 512
 
@@ -35,7 +35,7 @@ enum TapeArchive {
         return block
     }
 
-    /// Returns the number of zeros that fill up the last block of a file of this size.
+    /// Returns the number of zeros that fill the last 512-byte block after a file of this size.
     static func padding(_ size: UInt64) -> Int {
         Int((UInt64(blockBytes) - size % UInt64(blockBytes)) % UInt64(blockBytes))
     }

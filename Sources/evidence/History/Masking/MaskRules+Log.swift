@@ -11,9 +11,9 @@ extension MaskRules {
         try self.init(file: String(decoding: text, as: UTF8.self))
     }
 
-    /// Returns rules that mask everything that the rules of a log's directory or the given ones mask.
+    /// Returns rules that mask every value that either the rules in a log's directory or the given rules mask.
     ///
-    /// - Parameter own: rules of the reader; nil if it has none.
+    /// - Parameter own: rules of the user who reads the log; nil if there are none.
     public static func obeying(_ directory: any StorageDirectory, and own: MaskRules?) throws -> MaskRules {
         guard let ofLog = try MaskRules(of: directory) else { return own ?? .usual }
         return own.map { ofLog.joined(with: $0) } ?? ofLog

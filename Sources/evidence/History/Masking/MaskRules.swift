@@ -33,17 +33,17 @@ public struct MaskRules: Sendable, Hashable {
     }
 
     private(set) var rules: [Rule]
-    /// Rules of other sets that apply too. An exception in one set does not apply to another.
+    /// Further sets of rules, which apply in addition to `rules`. An exception in one set has no effect on another set.
     private var others: [[Rule]] = []
 
-    /// Rules in the form of a file, without the usual ones. Rules made of it mask the same.
+    /// Text of the rules as in a file, without the usual rules. Rules that are parsed from it mask the same values.
     public private(set) var text = ""
 
     private init(rules: [Rule]) { self.rules = rules }
 
     private static let separator = "---"
 
-    /// Returns rules that mask everything that either of the two sets masks.
+    /// Returns rules that mask every value that either set of rules masks.
     public func joined(with other: MaskRules) -> MaskRules {
         if self == other { return self }
         var joined = self
@@ -52,7 +52,7 @@ public struct MaskRules: Sendable, Hashable {
         return joined
     }
 
-    /// True if a rule applies to tables of a certain name.
+    /// True if any rule applies only to tables of a certain name.
     var namesTables: Bool { ([rules] + others).joined().contains { $0.table != nil } }
 
     /// Rules that mask nothing.
@@ -141,10 +141,10 @@ public struct MaskRules: Sendable, Hashable {
     }
 }
 
-/// Error for a line in a file of rules that is not a rule.
+/// Error for a line in a file of rules that is not a valid rule.
 public struct MaskRulesError: Error, Sendable, Equatable, CustomStringConvertible {
     public let line: Int
-    /// Text of the line; nil if the file has too many rules.
+    /// Text of the invalid line; nil if the file has too many rules.
     public let text: String?
 
     public var description: String {

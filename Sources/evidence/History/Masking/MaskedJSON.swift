@@ -1,10 +1,10 @@
 import Bytes
 
-/// Filter that replaces the values of some names in JSON and keeps everything else byte for byte.
+/// Filter that masks the values under certain names in JSON. It keeps everything else byte for byte.
 struct MaskedJSON: ~Copyable {
-    /// True if the value of that name is replaced.
+    /// Returns true if the value under the name must be replaced.
     private let isMasked: (String) -> Bool
-    /// Text that replaces a value.
+    /// Returns the text that replaces a value, given the value's bytes.
     private let mark: ([UInt8]) -> String
 
     init(isMasked: @escaping (String) -> Bool, mark: @escaping ([UInt8]) -> String) {
@@ -13,14 +13,14 @@ struct MaskedJSON: ~Copyable {
     }
 
     enum Outcome: Equatable {
-        /// The JSON has nothing to mask.
+        /// The JSON has no value under a masked name.
         case same
         case masked([UInt8])
         /// The text is not JSON, or is nested too deeply to search.
         case unreadable
     }
 
-    /// Depth to which strings that contain JSON themselves are searched too.
+    /// Maximum depth of JSON inside strings of JSON that is searched.
     private static let deepest = 8
 
     func masking(_ json: [UInt8], depth: Int = 0) -> Outcome {
@@ -82,7 +82,8 @@ struct MaskedJSON: ~Copyable {
         }
     }
 
-    /// True if the text begins like JSON that has names in it, or like a JSON string, which may contain such JSON.
+    /// True if the text may be JSON with names in it: it begins like an object, an array, or a string, which may
+    /// contain JSON itself.
     static func mayBe(_ text: [UInt8]) -> Bool {
         mayBe(text.rawBytes)
     }
@@ -98,7 +99,7 @@ struct MaskedJSON: ~Copyable {
         return false
     }
 
-    /// Returns the position where the token itself begins. Space, a comma or a colon may lie before it.
+    /// Returns the offset at which the token itself begins, after white space, a comma or a colon.
     private static func start(of json: [UInt8], from offset: Int) -> Int {
         json[offset...].firstIndex { ![0x20, 0x0a, 0x0d, 0x09, UInt8(ascii: ","), UInt8(ascii: ":")].contains($0) }
             ?? offset

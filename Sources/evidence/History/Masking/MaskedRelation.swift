@@ -1,12 +1,12 @@
 import Change
 
-/// A table's schema with its masks, decided once and used for each row.
+/// Schema of a table with the decision which of its columns are masked. It is made once and used for each row.
 struct MaskedRelation: Sendable {
     let masking: Masking
     let relation: Relation
-    /// All known names of the table.
+    /// All names that the table had, as far as they are known.
     let tables: Set<TableName>
-    /// Columns whose values are never shown.
+    /// Indexes of the columns whose values are never shown.
     let columns: Set<Int>
 
     init(_ relation: Relation, _ masking: Masking, alsoCalled names: Set<TableName>) {
@@ -39,7 +39,7 @@ struct MaskedRelation: Sendable {
     }
 }
 
-/// Unmasked original of a masked change, for code that evaluates policies on the change and shows none of its values.
+/// Unmasked original of a change that is shown in masked form. Only policies and filters are evaluated on it.
 final class MaskSeal: Sendable {
     let whole: RecordedChange
     let masks: MaskedRelation
@@ -51,13 +51,14 @@ final class MaskSeal: Sendable {
 }
 
 extension RecordedChange {
-    /// Unmasked change. Only code that imports `@_spi(Judging)` sees it, and must show none of its values.
+    /// Change with unmasked values. Only code that imports `@_spi(Judging)` can use it, and must show none of its
+    /// values.
     @_spi(Judging) public var whole: RecordedChange { seal?.whole ?? self }
 
-    /// True if no value of that column is shown.
+    /// True if the column at this index is masked, so that its values are not shown.
     public func isMasked(_ column: Int) -> Bool { seal?.masks.columns.contains(column) ?? false }
 
-    /// Rules for showing a text about this change: a value, or a part of a policy or filter that reads some columns.
+    /// Rules for showing texts made from this change: a value, or a part of a policy or filter that reads some columns.
     @_spi(Judging) public var discretion: Discretion {
         Discretion(masks: seal?.masks)
     }
@@ -107,18 +108,18 @@ extension PresenceMark {
     }
 }
 
-/// Rules for showing values of a change that has masked columns.
+/// Rules for showing texts made from a change that has masked columns.
 @_spi(Judging) public struct Discretion: Sendable {
     let masks: MaskedRelation?
 
-    /// True if an expression reads a masked column, or the row as a whole.
+    /// True if the SQL expression reads a masked column, or the row as a whole.
     private func isHidden(_ expression: String) -> Bool {
         guard let masks else { return false }
         if masks.masking.mentions(Array(expression.utf8), of: masks.tables) { return true }
         return !masks.columns.isEmpty && masks.tables.contains { expression.contains($0.name) }
     }
 
-    /// Returns the value of an expression in masked form.
+    /// Returns the value's text, masked if the SQL expression that gave it reads a masked column.
     public func value(_ text: String, of expression: String) -> String {
         guard let masks else { return text }
         let bytes = Array(text.utf8)
@@ -126,20 +127,20 @@ extension PresenceMark {
         return String(decoding: masks.masking.lookingInto(bytes, of: masks.tables.union([.claims])), as: UTF8.self)
     }
 
-    /// Returns PostgreSQL's error text in masked form. The text may contain any value, so if the table has masked
-    /// columns only the code at its end is left.
+    /// Returns PostgreSQL's error text in masked form. The text may contain any value of the row. If the table has
+    /// masked columns, only the error code at its end is kept.
     public func failure(_ text: String) -> String {
         guard let masks, !masks.columns.isEmpty, let code = text.lastIndex(of: "(") else { return text }
         return String(text[code...])
     }
 
-    /// Returns the value of a claim in masked form.
+    /// Returns the claim's value, masked if the rules mask the claim's name.
     public func claim(_ text: String, named name: String) -> String {
         guard let masking = masks?.masking, masking.masks(name, of: .claims) else { return text }
         return MaskMark.short(masking.tag(Array(text.utf8)))
     }
 
-    /// Returns a filter, or a condition of one, in masked form.
+    /// Returns a filter, or one condition of a filter, with masked values.
     public func filter(_ text: String) -> String {
         guard let masks else { return text }
         return masks.masking.filter(text, of: TableName(schema: masks.relation.schema, name: masks.relation.name))

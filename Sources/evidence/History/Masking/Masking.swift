@@ -1,16 +1,16 @@
 import Bytes
 import Change
 
-/// Choice of the values of a log that are masked: rules, columns to hide in addition, and columns that the user asked
-/// to see.
+/// Decision which values of a log are masked: rules, columns to hide in addition, and columns that the user asked to
+/// see.
 ///
 /// Each `HistoryLog` has one. Everything read from the log is masked, so no command can forget to mask. Equal values
 /// have equal marks within one run of a program. Marks of two runs differ, unless the user gives a key.
 public final class Masking: Sendable {
     public let rules: MaskRules
-    /// Columns that are hidden whatever the rules say.
+    /// Columns that are always hidden, without regard to the rules.
     public let hidden: [ColumnMask]
-    /// Columns that are shown whatever the rules say.
+    /// Columns that are always shown, without regard to the rules.
     public let shown: [ColumnMask]
     private let key: SipHash
 
@@ -30,8 +30,8 @@ public final class Masking: Sendable {
     /// Masking that hides nothing, for code that shows no values.
     public static let nothing = Masking(.none)
 
-    /// True if a column, or a name inside a value, is masked. `tables` are all names of the table: a column that is
-    /// masked under one of them is masked under all. The same holds for columns that the user asked to see.
+    /// True if a column, or a name inside a JSON value, is masked. `tables` are all names that the table had: a column
+    /// that is masked under one of them is masked under all. The same holds for columns that the user asked to see.
     public func masks(_ column: String, of tables: some Collection<TableName>) -> Bool {
         if hidden.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return true }
         if shown.contains(where: { mask in tables.contains { mask.covers(column, of: $0) } }) { return false }
@@ -43,16 +43,16 @@ public final class Masking: Sendable {
     /// True if nothing is ever masked.
     public var isNothing: Bool { hidden.isEmpty && (rules.rules.isEmpty || shown.contains { $0.isEverything }) }
 
-    /// True if the masking depends on names of tables, so that the other names of a table matter, too.
+    /// True if the masking depends on table names. All names that a table had then matter.
     var knowsTables: Bool {
         (hidden + shown).contains { $0.table != nil } || rules.namesTables
     }
 
     // MARK: Marks
 
-    /// Returns a tag of the bytes; equal bytes have equal tags.
+    /// Returns a keyed 64-bit hash of the bytes; equal bytes have equal tags.
     public func tag(_ bytes: [UInt8]) -> UInt64 {
-        // Only the user who gave the key has it, so a mark reveals nothing about a value.
+        // Only the user who gave the key can compute the hash, so a mark reveals nothing about its value.
         key.hash(bytes.rawBytes)
     }
 
@@ -61,7 +61,7 @@ public final class Masking: Sendable {
 
     // MARK: Values
 
-    /// Returns a value with the parts of its JSON under masked names replaced.
+    /// Returns a JSON value in which the values under masked names are replaced.
     public func lookingInto(_ bytes: [UInt8], of tables: some Collection<TableName>) -> [UInt8] {
         guard MaskedJSON.mayBe(bytes) else { return bytes }
         switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
@@ -83,17 +83,17 @@ public final class Masking: Sendable {
         return masked == bytes ? value : .text(masked)
     }
 
-    /// False only if `shown` returns the value unchanged.
+    /// True if `shown` may change a value that has this text; false only if it certainly returns the value unchanged.
     func mayLookInto(_ text: RawSpan, of column: Column) -> Bool {
         Self.holdsNames.contains(column.typeOID) || column.typeName == "hstore" || MaskedJSON.mayBe(text)
             || column.typeOID >= 16_384
     }
 
-    /// Types whose values hold names: json, jsonb, xml, and arrays of them.
+    /// Oids of the types whose values contain names: json, jsonb, xml, and arrays of them.
     private static let holdsNames: Set<UInt32> = [114, 3802, 142, 199, 3807, 143]
 
-    /// True if the value has fields whose names are not in the log, or is an array of such values. Any field may have
-    /// to be masked.
+    /// True if the value has fields (as a composite type has) whose names are not in the log, or is an array of such
+    /// values. Each field may be one that has to be masked.
     private func isOfFields(_ bytes: [UInt8], _ column: Column) -> Bool {
         guard column.typeOID >= 16_384, !isNothing else { return false }
         return bytes.first == UInt8(ascii: "(") || bytes.starts(with: Array("{(".utf8))
@@ -143,7 +143,8 @@ public final class Masking: Sendable {
         }
     }
 
-    /// Returns a filter without the values that masked columns are compared with, and without anything after them.
+    /// Returns a filter's text up to the first value that a masked column is compared with; that value and all after it
+    /// are replaced.
     public func filter(_ text: String, of table: TableName) -> String {
         let bytes = Array(text.utf8)
         guard let name = firstMention(bytes, of: [table]) else { return text }
@@ -151,14 +152,14 @@ public final class Masking: Sendable {
     }
 }
 
-/// Mark that replaces a masked value.
+/// Text that replaces a masked value: a sign and the tag of the value.
 public enum MaskMark {
     public static let sign = "***"
-    /// Number of digits that is enough to tell the values on one screen apart.
+    /// Number of digits of a mark in short output. It is enough to tell the values on one screen apart.
     private static let shortDigits = 8
 
     public static func text(_ tag: UInt64) -> String { sign + " " + Hex.text(tag) }
-    /// True if a text is a mark. A bundle has marks in place of masked values.
+    /// True if a text is a mask mark. A bundle has marks in place of masked values.
     public static func isMark(_ text: some Collection<UInt8>) -> Bool {
         text.count == sign.utf8.count + 17 && text.starts(with: Array((sign + " ").utf8))
             && text.dropFirst(sign.utf8.count + 1).allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
