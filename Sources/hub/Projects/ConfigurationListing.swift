@@ -2,7 +2,7 @@ import Settings
 import WebSocket
 
 extension Configuration {
-    /// Answer with all settings of the hub, where each value comes from, and none of the secrets.
+    /// HTTP answer with all settings of the hub and the source of each value, without secrets.
     var told: HTTPResponse {
         let rows = effective.map { row in
             JSONValue.object(

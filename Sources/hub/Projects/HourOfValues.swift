@@ -4,13 +4,13 @@ import Synchronization
 import System
 import WebSocket
 
-/// Figures of each running project over the last hour, one sample every ten seconds, for a console that draws them without a
-/// server for metrics. They are kept in memory and begin anew with the hub.
+/// Metrics of each running project over the last hour, one sample every ten seconds. A web console can draw them
+/// without a metrics server. They are kept in memory only, so a restart of the hub discards them.
 final class HourOfValues: Sendable {
-    /// Figure that is kept: a metric without its prefix `tidewire_`.
+    /// Metric that is sampled, by its name without the prefix `tidewire_`.
     struct Figure: Sendable {
         let name: String
-        /// True for a count since the hub's start; false for a value of the moment.
+        /// True for a counter that grows from the hub's start; false for a gauge.
         let isTotal: Bool
         let read: @Sendable (RunningProject) -> Int64
 
@@ -45,7 +45,7 @@ final class HourOfValues: Sendable {
         ]
     }
 
-    /// Samples of one project: times, and values by figure, oldest first.
+    /// Samples of one project, oldest first: their times, and the values of each metric.
     struct Samples: Sendable {
         private(set) var times: [Int64] = []
         private(set) var values: [[Int64]] = Array(repeating: [], count: Figure.all.count)
@@ -63,7 +63,8 @@ final class HourOfValues: Sendable {
 
     static let interval = Duration.seconds(10)
     static let mostSamples = 360
-    /// Samples of all projects together, so that many projects take no more memory.
+    /// Maximum number of samples of all projects together. With many projects, each keeps fewer, so that memory stays
+    /// limited.
     static let mostOfAll = 72_000
 
     private let samples = Mutex<[String: Samples]>([:])
@@ -71,7 +72,7 @@ final class HourOfValues: Sendable {
     private let pulse = Pulse()
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// Starts to take samples of the projects that `running` returns.
+    /// Starts a thread that samples the projects that `running` returns.
     func start(_ running: @escaping @Sendable () -> [String: RunningProject]) throws(SystemError) {
         let started = try BackgroundThread("values") { [self] in
             var next = Clock.monotonicNanoseconds()
@@ -79,7 +80,7 @@ final class HourOfValues: Sendable {
             while !isClosed.load(ordering: .acquiring) {
                 take(running())
                 next += Self.interval.wholeNanoseconds
-                // After a pause of the machine, times that have passed are left out.
+                // After the machine was suspended, the sampling times that have passed are left out.
                 next = max(next, Clock.monotonicNanoseconds())
                 seen = pulse.wait(beyond: seen, untilMonotonic: next)
             }
@@ -98,13 +99,13 @@ final class HourOfValues: Sendable {
         let taken = projects.mapValues { project in Figure.all.map { $0.read(project) } }
         let most = min(Self.mostSamples, max(6, Self.mostOfAll / max(1, projects.count)))
         samples.withLock { samples in
-            // Samples of a project that has ended are forgotten, because another may have its name next.
+            // Discards the samples of a project that has ended, because another project may get its name.
             samples = samples.filter { taken[$0.key] != nil }
             for (name, values) in taken { samples[name, default: Samples()].add(values, at: now, keeping: most) }
         }
     }
 
-    /// Answer with the samples of a project.
+    /// Returns the HTTP answer with the samples of the project.
     func told(of name: String) -> HTTPResponse {
         let samples = samples.withLock { $0[name] } ?? Samples()
         let figures = zip(Figure.all, samples.values).map { figure, values in

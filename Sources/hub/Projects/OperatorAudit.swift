@@ -4,36 +4,37 @@ import Settings
 import Synchronization
 import System
 
-/// Record of operators' requests in the audit file of a project's log. Each line is on the disk before its request is
-/// carried out.
+/// Writer of operators' requests to the audit file of a project's log. Each request is on the disk before the hub
+/// carries it out.
 ///
-/// Reads have a file of their own. The same read of the same operator is noted once a minute, and an operator has a limited
-/// number of such lines a minute; a line says how many reads before it were not noted.
+/// Reads have a file of their own. An operator's repeated equal read is recorded once a minute, and an operator has a
+/// limited number of such lines a minute. The next line states how many reads before it were not recorded.
 final class OperatorAudit: Sendable {
     private struct Reads {
-        /// Time until which the same read is not noted again.
+        /// Monotonic time in nanoseconds for each read, until which an equal read is not recorded again.
         var quietUntil: [String: UInt64] = [:]
-        /// Lines of the minute at hand.
+        /// Number of lines written in the current minute.
         var lines = 0
         var unnoted = 0
         var minuteEnds: UInt64 = 0
     }
 
     private let reads = Mutex<[String: Reads]>([:])
-    /// Directory for a project that has no log yet.
+    /// Directory of the audit files for a project that has no log yet.
     private let fallback: String
     private static let behalf = "operators' API"
 
     init(fallback: String) { self.fallback = fallback }
 
-    /// Records an action. Throws if that fails, so that it does not happen.
+    /// Writes an action to the audit file. Throws if that fails; the caller must then not carry out the action.
     func note(
         _ action: AuditNote.Action, _ what: String, by operator: Operator, because reason: String = "", log: String
     ) throws(AuditFailure) {
         try trail(log, AuditTrail.name).append(line(action, what, `operator`, reason))
     }
 
-    /// Records a read, unless the same read was recorded a moment ago.
+    /// Writes a read to the audit file, unless an equal read was recorded within the last minute or the operator's
+    /// limit is reached.
     func read(
         _ what: String, by operator: Operator, log: String, atMonotonic now: UInt64 = Clock.monotonicNanoseconds()
     ) throws(AuditFailure) {
@@ -43,7 +44,8 @@ final class OperatorAudit: Sendable {
             line(.read, what + remark, `operator`, ""), rotatingTo: AuditTrail.formerReadsName)
     }
 
-    /// Returns how many reads of the operator were not noted before this one; nil if this one is not noted either.
+    /// Returns the number of the operator's reads that were not recorded since the last line; nil if this read must not
+    /// be recorded either.
     private func admit(_ what: String, _ subject: String, _ now: UInt64) -> Int? {
         reads.withLock { all in
             if all.count >= Limits.maximumAuditedOperators, all[subject] == nil { all.removeAll() }

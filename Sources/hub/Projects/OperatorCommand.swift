@@ -1,14 +1,14 @@
 import Settings
 import WebSocket
 
-/// Request of an operator, as a command gets it.
+/// Request of an operator, with the values that its command needs.
 struct OperatorRequest {
     let request: HTTPRequest
     /// Values of the path's variables, in order; the first is the project's name.
     let values: [String]
     var body: [UInt8] = []
     var `operator`: Operator
-    /// Unix seconds.
+    /// Time of the request in Unix seconds.
     let now: Int64
 
     init(request: HTTPRequest, values: [String], operator: Operator, now: Int64) {
@@ -18,23 +18,23 @@ struct OperatorRequest {
     var name: String { values.first ?? "" }
 }
 
-/// Command of the operators' API: a path below `/api/tenants` with its methods, and the role that it needs.
+/// Command of the operators' API: HTTP methods, a path below `/api/tenants`, and the role that an operator needs.
 ///
-/// The list of all commands is the only way from a request to an answer, and no command is without a need. Tests compare
-/// the list with `/api/openapi`.
+/// Every request is answered through an entry of `all`, so no command can be used without a check of the role. Tests
+/// compare the list with `/api/openapi`.
 struct OperatorCommand: Sendable {
-    /// Role that a command needs.
+    /// Role that an operator needs for a command.
     enum Need: Sendable {
         case role(OperatorRole)
-        /// The role that what is asked needs, which is never lower than `atLeast`.
+        /// Role that depends on the request, as the function returns it, but never a lower one than `atLeast`.
         case asked(atLeast: OperatorRole, @Sendable (OperatorRequest) -> OperatorRole?)
-        /// Health, which the reference tells to clients too.
+        /// Health check: also clients' tokens are accepted, as in the reference server.
         case health
 
         func role(_ asked: OperatorRequest) -> OperatorRole {
             switch self {
             case .role(let role): role
-            // A question that is not understood is told so, by the command.
+            // The role of a malformed question is unknown. The command refuses it later, with the reason.
             case .asked(let least, let role): max(least, role(asked) ?? least)
             case .health: .viewer
             }
@@ -42,10 +42,10 @@ struct OperatorCommand: Sendable {
     }
 
     let methods: [String]
-    /// Path below `/api/tenants`. A segment in braces stands for any text.
+    /// Path below `/api/tenants`. A segment in braces is a variable.
     let path: [String]
     let need: Need
-    /// False if answers come in several forms, which the question names.
+    /// False if the request chooses the format of the answer.
     var answersInJSON = true
     let handle: @Sendable (TenantsAPI, OperatorRequest) -> TenantsOutcome
 
@@ -60,7 +60,7 @@ struct OperatorCommand: Sendable {
         self.handle = handle
     }
 
-    /// Commands in the order in which a path is compared with them.
+    /// All commands. The first one whose path fits a request is used.
     static let all: [OperatorCommand] = [
         OperatorCommand("GET", "/", .role(.viewer)) { api, _ in .response(api.list) },
         OperatorCommand("POST", "/", .role(.admin)) { api, asked in api.upsert(asked, named: nil) },
@@ -87,7 +87,7 @@ struct OperatorCommand: Sendable {
         OperatorCommand("DELETE", "/{id}/log/rows", .role(.admin), answersInJSON: false) {
             $0.forgetting($1, isGo: true)
         },
-        // The name of an answer is given to the one who asked, and cannot be guessed.
+        // Only the operator who asked gets the name of an answer, and it cannot be guessed.
         OperatorCommand("GET", "/{id}/log/part", .role(.viewer), answersInJSON: false) { $0.part($1) },
         OperatorCommand(
             "GET", "/{id}/log/follow",
@@ -100,15 +100,15 @@ struct OperatorCommand: Sendable {
         ) { $0.question($1) },
     ]
 
-    /// Returns the command of a request, with the values of its path; nil for a path or method that is not the API's.
-    /// HEAD is answered wherever GET is.
+    /// Returns the command of a request, with the values of its path's variables. Nil if the API has no such path or
+    /// method. HEAD is accepted wherever GET is.
     static func of(_ request: HTTPRequest) -> (OperatorCommand, values: [String])? {
         var segments = request.pathSegments.filter { !$0.isEmpty }[...]
         if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
         guard segments.starts(with: ["api", "tenants"]) else { return nil }
         let path = Array(segments.dropFirst(2))
         let method = request.isHead ? "GET" : request.method
-        // A path of fixed words is not also a path of variables.
+        // A path that fits a command without variables does not also fit one with variables.
         let fitting = all.filter { $0.values(in: path) != nil }
         guard let most = fitting.map(\.fixedCount).max(),
             let command = fitting.first(where: { $0.fixedCount == most && $0.methods.contains(method) }),

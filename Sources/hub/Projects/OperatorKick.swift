@@ -4,7 +4,8 @@ import Gateway
 import System
 import WebSocket
 
-/// Request of an operator to end the clients of a user, a login or a session, and to block them for a time.
+/// Request of an operator to disconnect the clients of a user, of a login or of one socket, and to block them for a
+/// time.
 ///
 ///     {"user": "7f3c…", "seconds": 3600, "because": "ticket 17"}
 public struct OperatorKick: Sendable, Equatable {
@@ -13,11 +14,11 @@ public struct OperatorKick: Sendable, Equatable {
     }
 
     public let target: CutOffTarget
-    /// Length of the block; zero if the clients may come back at once.
+    /// Duration of the block in seconds; zero if the clients may reconnect immediately.
     public let seconds: Int64
     public let reason: String
 
-    /// Longest time for which a user or login may be blocked.
+    /// Maximum duration of a block.
     public static let longestBlock = Blocklist.longestBlock
     static let longestName = 1024
     static let longestReason = 512
@@ -42,7 +43,7 @@ public struct OperatorKick: Sendable, Equatable {
         self.reason = reason
     }
 
-    /// Returns the target that a request names.
+    /// Returns the target of a request. `value` returns the text of a member: `user`, `login` or `session`.
     static func target(_ value: (String) -> String?) throws(Refusal) -> CutOffTarget {
         let given = ["user", "login", "session"].compactMap { name in value(name).map { (name, $0) } }
         guard given.count == 1, let (kind, name) = given.first else {
@@ -62,17 +63,17 @@ public struct OperatorKick: Sendable, Equatable {
         }
     }
 
-    /// Text for the audit.
+    /// Description of the request for the audit file.
     var audited: String {
         "\(target.kind) \(target.name)" + (seconds > 0 ? ", blocked for \(seconds) s" : "")
     }
 }
 
 extension RunningProject {
-    /// Time for the loops to end clients.
+    /// Maximum time to wait until all loops have disconnected the clients.
     private static let kickPatience = Duration.seconds(5)
 
-    /// Ends the clients that the request names, after they are blocked if the request says so.
+    /// Disconnects the clients that the request names. If the request has a duration, blocks them first.
     func carryOut(_ kick: OperatorKick, by operator: String) -> HTTPResponse {
         let now = Clock.unixMicroseconds() / 1_000_000
         let until = kick.seconds > 0 ? now + kick.seconds : nil
@@ -80,7 +81,7 @@ extension RunningProject {
         do throws(Blocklist.Failure) {
             if case .socket = kick.target {
                 tally = CutOff.carryOut(kick.target, isBlocked: until != nil, in: project, waiting: Self.kickPatience)
-                // A socket that comes back is another one, so its login is blocked.
+                // A socket that reconnects has another number, so the block is for its login.
                 if let until {
                     guard !tally.logins.isEmpty else { return Self.withoutLogin(tally) }
                     for login in tally.logins.sorted() {
@@ -130,7 +131,7 @@ extension RunningProject {
                 "the session was ended, and not blocked, because its token has no session_id: block its user")
     }
 
-    /// Lists the blocks that have not ended.
+    /// HTTP answer with the blocks that have not ended.
     var blocks: HTTPResponse {
         let blocks = project.blocklist.current(at: Clock.unixMicroseconds() / 1_000_000)
         let listed = blocks.map { block in

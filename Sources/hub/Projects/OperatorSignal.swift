@@ -10,9 +10,9 @@ import WebSocket
 /// Request of an operator to a running project.
 public struct OperatorSignal: Sendable, Equatable {
     enum Kind: String, CaseIterable {
-        /// Writes a text at the present end of the log.
+        /// Writes the operator's text to the end of the log.
         case mark
-        /// Ends the log's current segment, so that a backup or an erasure finds everything in sealed segments.
+        /// Ends the log's current segment, so that a backup or an erasure needs only sealed segments.
         case rotate
         /// Pauses reading from the database.
         case pause
@@ -27,13 +27,13 @@ public struct OperatorSignal: Sendable, Equatable {
     }
 
     let kind: Kind
-    /// Free text from the operator.
+    /// Text that a mark writes into the log.
     let text: String
     /// Duration of a pause.
     let duration: Duration
     /// Rows that a backfill writes into the log; nil for other signals.
     let rows: KeptRows?
-    /// Database from which the rows of a backfill are; nil for other signals.
+    /// Database from which the rows of a backfill were read; nil for other signals.
     let database: FollowedDatabase?
 
     /// Parses a signal.
@@ -75,7 +75,7 @@ public struct OperatorSignal: Sendable, Equatable {
 }
 
 extension RunningProject {
-    /// Carries out the operator's signal. The answer says if the log already has it on the disk.
+    /// Carries out the operator's signal. The answer states if the log already has the signal's record on the disk.
     func carryOut(_ signal: OperatorSignal) -> HTTPResponse {
         let (now, wall) = (Clock.monotonicNanoseconds(), Clock.unixMicroseconds())
         var text = signal.text
@@ -118,7 +118,7 @@ extension RunningProject {
         assert(isMarked || signal.kind == .backfill, "only a part of a backfill goes without a mark")
         let isTaken =
             !isMarked || ingest.record(OperatorMark(signal.kind.action, time: wall, text: Array(text.utf8)))
-        // The pause begins after the log has its mark.
+        // The pause begins after its mark is in the log.
         if signal.kind == .pause { ingest.pause.begin(until: now + signal.duration.wholeNanoseconds) }
         guard isTaken else { return .message(.serviceUnavailable, "the log does not take anything just now") }
         let isWritten =
@@ -134,8 +134,8 @@ extension RunningProject {
         return .json(.ok, JSONValue.object(JSONObject([("data", .object(answer))])).bytes)
     }
 
-    /// Waits until the log has everything before the WAL position. Returns false at the deadline, in monotonic
-    /// nanoseconds.
+    /// Waits until the log has all changes before the LSN. Returns false if it does not have them at the deadline, a
+    /// monotonic time in nanoseconds.
     private func hasCome(to lsn: LSN, until deadline: UInt64) -> Bool {
         while ingest.status.covered < lsn {
             guard Clock.monotonicNanoseconds() < deadline else { return false }

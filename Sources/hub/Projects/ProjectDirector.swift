@@ -9,7 +9,7 @@ import Synchronization
 import System
 import WebSocket
 
-/// Error if there is no project, and no operator who could create one.
+/// Error at start: there is no project, and no operators' secret with which one could be created.
 public struct NoDatabase: Error, CustomStringConvertible {
     public var description: String {
         "no database is configured: set TIDEWIRE_DATABASE_URL (or --database-url, or DB_HOST, DB_USER, DB_PASSWORD, "
@@ -17,7 +17,7 @@ public struct NoDatabase: Error, CustomStringConvertible {
     }
 }
 
-/// Director of all projects: starts and stops them, by the settings, the store and operators' requests.
+/// Director of all projects. It starts and stops them by the settings, the project store and operators' requests.
 ///
 /// Any thread may send operations. Each project has a thread that carries them out, because stopping a project waits
 /// for its threads and clients.
@@ -26,13 +26,13 @@ public final class ProjectDirector: Operators {
 
     private struct Running {
         var byName: [String: RunningProject] = [:]
-        /// Number of failures in a row, by project that could not be started.
+        /// Number of consecutive failures, for each project that could not be started.
         var failures: [String: Int] = [:]
-        /// Numbers of stopped projects, which projects that start later get.
+        /// Numbers (`Project.number`) of stopped projects, which later projects get.
         var free: [UInt32] = []
         var next: UInt32 = 0
 
-        /// Frees the number of a stopped project.
+        /// Makes the number of a stopped project available to a later one.
         mutating func release(_ number: UInt32) {
             assert(number < next && !free.contains(number), "a number that was taken is freed once")
             free.append(number)
@@ -40,7 +40,7 @@ public final class ProjectDirector: Operators {
     }
 
     let api: TenantsAPI
-    /// Planner of how projects start, with the token keys as last read from their files.
+    /// Planner of how projects start. It has the token keys that were last read from their files.
     private let planning: Mutex<ProjectPlanner>
     private let store: ProjectStore
     private let configured: ProjectRecord?
@@ -48,9 +48,9 @@ public final class ProjectDirector: Operators {
     private let running = Mutex(Running())
     private let lanes: ProjectLanes
     private let audit: OperatorAudit
-    /// Desk for questions to logs; nil until everything else has been started.
+    /// Queue of operators' questions to logs; nil until all projects have been started.
     private let questions = Mutex<QuestionDesk?>(nil)
-    /// Desk for streams of logs; nil until everything else has been started.
+    /// Queue of operators' streams of logs; nil until all projects have been started.
     private let streams = Mutex<QuestionDesk?>(nil)
     private let values = HourOfValues()
 
@@ -87,7 +87,7 @@ public final class ProjectDirector: Operators {
 
     private static var now: Int64 { Clock.unixMicroseconds() / 1_000_000 }
 
-    /// Project that the settings describe; nil if it does not run.
+    /// Running project of the settings; nil if it does not run.
     public var main: RunningProject? { project(planner.configuration.projectName) }
 
     func project(_ name: String) -> RunningProject? { running.withLock { $0.byName[name] } }
@@ -174,8 +174,8 @@ public final class ProjectDirector: Operators {
         return min(doubled, Limits.longestProjectRetry) * Double.random(in: 0.8...1.0)
     }
 
-    /// Returns the plan of the project, from the store or else from the settings; nil if the project does not exist or
-    /// has no database.
+    /// Returns the plan of the project from its stored record, or else from the settings. Nil if the project does not
+    /// exist or has no database.
     private func plan(_ name: String) -> ProjectPlan? {
         if let record = store.record(named: name) { return planner.stored(record) }
         return isConfigured(name) ? planner.configured : nil
@@ -224,7 +224,7 @@ public final class ProjectDirector: Operators {
             }
         case .erasure(let question, let record, let asker):
             let ingest = project(record.externalID)?.ingest
-            // The erasure goes on even if its client leaves.
+            // The erasure continues even if its client disconnects.
             return ask(.question(question), of: record, by: asker, for: WaitingClient(), then: later) { run in
                 { ErasureRun(run: run, ingest: ingest).answer() }
             }
@@ -235,7 +235,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Answers after the question has been recorded.
+    /// Returns the answer after the question is in the audit file; refuses the question if it cannot be recorded.
     private static func audited(
         _ audit: OperatorAudit, _ question: LogQuestion, by asker: Operator, _ run: QuestionRun,
         _ answer: () -> HTTPResponse
@@ -301,7 +301,7 @@ public final class ProjectDirector: Operators {
     }
 
     private func perform(_ operation: TenantsOperation, by asker: Operator, then answer: @escaping Answer) {
-        // Health is answered at once, without waiting for other operations.
+        // The answer about health does not wait for other operations of the project.
         if case .health(let name) = operation { return answer(health(name)) }
         lanes.add(operation.project) { [self] isGivenUp in
             if isGivenUp { return answer(TenantsAPI.failed("the hub is busy or ending")) }
@@ -314,7 +314,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Writes down what the operator is about to do.
+    /// Writes the operator's request to the audit file, before the hub carries it out.
     private func record(_ operation: TenantsOperation, by asker: Operator) throws(AuditFailure) {
         let log = planner.questionPlace(store.record(named: operation.project)).log
         switch operation {
@@ -327,7 +327,7 @@ public final class ProjectDirector: Operators {
         case .signal(_, let signal): try audit.note(.signal, signal.kind.rawValue, by: asker, log: log)
         case .upsert: try audit.note(.project, "create or change \(operation.project)", by: asker, log: "")
         case .delete(_, let fate):
-            // The log may go with its project, so the line is in the hub's own file.
+            // The request may delete the project's log, so the line is in the hub's own audit file.
             let what = "delete \(operation.project)" + (fate == .delete ? " and its log" : "")
             try audit.note(.project, what, by: asker, log: "")
         case .reload: try audit.note(.project, "reload \(operation.project)", by: asker, log: log)
@@ -372,8 +372,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Applies a changed record to the running project, and restarts it if necessary. Returns a text about a failure;
-    /// nil if there is none.
+    /// Applies a changed record to the running project, and restarts it if necessary. Returns a text with the reason if
+    /// that fails; nil otherwise.
     private func take(_ record: ProjectRecord, _ old: ProjectRecord?) -> String? {
         let name = record.externalID
         let effects = old.map { record.effects(replacing: $0, planner.configuration.projectDefaults) }
@@ -399,7 +399,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Restarts the project. Returns a text about a failure; nil if there is none.
+    /// Restarts the project. Returns a text with the reason if that fails; nil otherwise.
     private func restarted(_ name: String) -> String? {
         stop(name)
         running.withLock { _ = $0.failures.removeValue(forKey: name) }
@@ -511,7 +511,7 @@ public final class ProjectDirector: Operators {
 
     // MARK: Ending
 
-    /// Refuses new work and ends all waiting work. The caller calls this before it stops the loops.
+    /// Refuses new requests and ends all waiting ones. The caller must call this before it stops the loops.
     public func close() {
         values.close()
         streams.withLock { $0 }?.close()
@@ -532,7 +532,8 @@ public final class ProjectDirector: Operators {
         for thread in threads { thread.join() }
     }
 
-    /// Reads the file of mask_rules again for each project's log. After an error the log keeps its former rules.
+    /// Reads the file of the setting `mask_rules` again for the log of each project. After an error a log keeps its
+    /// former rules.
     public func renewMaskRules() {
         for (name, project) in running.withLock({ $0.byName }) {
             do {
@@ -546,7 +547,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
-    /// Replaces the keys that the settings name, after they were read again.
+    /// Replaces the token keys of the settings with those that were read again from their files.
     public func replace(_ keys: TokenKeys) {
         planning.withLock { $0.keys = keys }
         let name = planner.configuration.projectName
@@ -555,7 +556,7 @@ public final class ProjectDirector: Operators {
     }
 }
 
-/// Error for work on a project that was given up before it began.
+/// Error for a project's operation that the hub ended before it began.
 private struct HubIsBusy: Error, CustomStringConvertible {
     var description: String { "the hub has no thread for it" }
 }

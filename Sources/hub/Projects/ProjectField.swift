@@ -4,7 +4,7 @@ import Diagnostics
 import Postgres
 import Settings
 
-/// Field of a project, or setting of its extension, with its name in the API and its checks.
+/// Field of a project, or of its extension: its name in the API, its type, and the checks of its values.
 struct ProjectField {
     enum Kind {
         case text
@@ -27,7 +27,7 @@ struct ProjectField {
     let mistake: String
     /// Returns the default value from the hub's settings; nil for a field that may be absent.
     let initial: @Sendable (ProjectDefaults) -> JSONValue?
-    /// Applies the value, or nil if it is absent, to the limits of a project.
+    /// Changes the limits of a project to the value; nil stands for an absent value.
     let limit: @Sendable (JSONValue?, inout ProjectLimits) -> Void
 
     init(
@@ -74,7 +74,7 @@ struct ProjectField {
         (try? JWKSet.parse(limited: value.bytes)) != nil
     }
 
-    /// True for a text without a zero byte, where C would end the text.
+    /// True for a string without a zero character, at which C code would end the text.
     private func isText(_ value: JSONValue) -> Bool {
         value.string.map { !$0.utf8.contains(0) } ?? false
     }

@@ -17,15 +17,16 @@ struct ProjectPlan: Sendable {
     var verifier: TokenVerifier
     /// True if the log also records presence: who joined, changed and left.
     var keepsPresenceTimeline = false
-    /// Scope of what the log records about channels.
+    /// Scope of the events about channels that the log records, from none to every delivery.
     var ledger = LedgerScope.nothing
     /// Names of the claims that the ledger records.
     var ledgerClaims: Set<String> = []
     /// Hours for which rows of `realtime.messages` are kept.
     var messagesHours = Int(Limits.messagesRetentionHours)
-    /// Scope of clients that the hub resumes without being asked, after their sockets broke.
+    /// Clients that the hub resumes without being asked, after their sockets broke: those with a session, only those
+    /// with a `client_id`, or none.
     var catchUp = CatchUpScope.sessions
-    /// Longest absence after which the hub still resumes a client without being asked.
+    /// Maximum time after a socket broke for which the hub still resumes its client without being asked.
     var catchUpGrace = Limits.resumeGrace
 
     var logDirectory: String { IngestService.Settings.logDirectory(ingest.dataDirectory) }
@@ -85,7 +86,8 @@ public struct ProjectPlanner: Sendable {
         return plan
     }
 
-    /// Returns the replication slot that a project reads, with the slot's database; nil if the project has no database.
+    /// Returns the replication slot that the project reads, and the slot's database. Nil if the project has no
+    /// database.
     func place(of record: ProjectRecord) -> SlotPlace? {
         let isConfigured = record.externalID == configuration.projectName
         return record.database.map {

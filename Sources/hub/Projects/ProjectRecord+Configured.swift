@@ -1,7 +1,7 @@
 import Settings
 
 extension ProjectRecord {
-    /// Creates a record for the project that the settings describe, as the API shows it. This record is not stored.
+    /// Creates the record that the API shows for the project of the settings. This record is not stored.
     public init(of configuration: Configuration, id: String, at now: Int64) {
         var fields = JSONObject()
         let defaults = configuration.projectDefaults

@@ -2,7 +2,7 @@ import Bytes
 import Crypto
 import Diagnostics
 
-/// Encryption of projects' secrets, in the file and in answers. An encrypted text begins with a fixed prefix.
+/// Encryption of projects' secrets in the project file and in answers. An encrypted text begins with a fixed prefix.
 struct ProjectSeal: Sendable {
     private static let beginning = "t1:"
     private let key: SealingKey

@@ -66,7 +66,7 @@ public final class ProjectStore: Sendable {
         state.withLock { state in state.records.first { $0.isNamed(externalID) } }
     }
 
-    /// Names of deleted projects that were not created again.
+    /// Names of projects that were deleted and not created again.
     var deleted: [String] { state.withLock { $0.deleted } }
 
     // MARK: Changing

@@ -78,8 +78,8 @@ public final class RunningProject: Sendable {
             covered: { ingest.status.covered })
     }
 
-    /// Opens the store of clients' positions; nil if the setting `catch_up` is off. If the disk refuses, the positions
-    /// are kept in memory only, so that clients cannot resume after a restart.
+    /// Opens the store of clients' positions; nil if the setting `catch_up` is off. If the file cannot be used, keeps
+    /// the positions in memory only, so that clients cannot resume after a restart.
     private static func resumeStore(_ plan: ProjectPlan, loops: Int) -> ResumeStore? {
         guard plan.catchUp != .nobody else { return nil }
         let time = plan.settings.time
@@ -97,8 +97,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of the publication. If the disk refuses, it is kept in memory only. After a restart, the hub
-    /// then cannot tell clients which changes they missed because a table had left the publication.
+    /// Opens the record of when tables left the publication. If the file cannot be used, keeps it in memory only. After
+    /// a restart, the hub then cannot tell clients which changes they missed because a table had left the publication.
     private static func publication(_ plan: ProjectPlan) -> PublicationRecord {
         do {
             let record = PublicationRecord(in: try DiskDirectory(plan.ingest.dataDirectory))
@@ -112,8 +112,8 @@ public final class RunningProject: Sendable {
         }
     }
 
-    /// Opens the record of policies that only PostgreSQL decides. If the disk refuses, PostgreSQL decides on all
-    /// policies.
+    /// Opens the record of policies that only PostgreSQL evaluates. If the file cannot be used, PostgreSQL evaluates
+    /// all policies.
     private static func demoted(_ plan: ProjectPlan) -> DemotedPolicies {
         do {
             let record = DemotedPolicies(in: try DiskDirectory(plan.ingest.dataDirectory))
@@ -154,7 +154,8 @@ public final class RunningProject: Sendable {
         end()
     }
 
-    /// Ends the project. Its clients must have been disconnected, and the loops must have ended or forgotten it.
+    /// Ends the project. The caller must have disconnected its clients, and the loops must have ended or no longer use
+    /// it.
     func end() {
         project.stop()
         janitor.stop()
@@ -166,7 +167,7 @@ public final class RunningProject: Sendable {
 
     public var policyLoginIsFit: Bool { project.policyEvaluator.availability == .available }
 
-    /// True if the hub follows a table of this name, so that it can use memberships in it.
+    /// True if the hub follows a table with this name: policies that read it can be evaluated by the hub.
     public func follows(_ name: String) -> Bool {
         guard let snapshot = project.catalog.snapshot else { return false }
         return snapshot.followable.keys.contains { snapshot.related($0)?.name == name }

@@ -5,7 +5,7 @@ import Settings
 import WebSocket
 
 /// Operators' API for the hub's projects. For a request below `/api/tenants` it returns an answer, or an operation that
-/// the caller must carry out. The API only reads the store.
+/// the caller must carry out. The API itself changes nothing.
 ///
 /// Paths and bodies are those of the reference server, which calls a project a tenant.
 public struct TenantsAPI: Sendable {
@@ -24,7 +24,7 @@ public struct TenantsAPI: Sendable {
         self.defaults = defaults
     }
 
-    /// Returns the refusal of a request before its body is read; nil if the request may go on.
+    /// Returns the refusal of a request before its body is read; nil if the hub may read the body.
     ///
     /// - Parameter now: Unix time in seconds.
     public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
@@ -46,7 +46,8 @@ public struct TenantsAPI: Sendable {
         case command(OperatorCommand, OperatorRequest)
     }
 
-    /// Finds the command of a request, and checks that the operator may use it. There is no other way to a command.
+    /// Finds the command of a request, and checks that the operator has the role for it. Every command is reached
+    /// through this check.
     ///
     /// - Parameter body: body of the request; empty before it is read.
     private func check(_ request: HTTPRequest, body: [UInt8] = [], at now: Int64) -> Check {
@@ -57,7 +58,7 @@ public struct TenantsAPI: Sendable {
         var asked = OperatorRequest(
             request: request, values: values, operator: Operator(subject: "", role: .viewer), now: now)
         asked.body = body
-        // Without operators, everybody may ask for health, which has nothing to protect.
+        // Without operators' secrets, everybody may ask for health, which shows nothing confidential.
         if case .health = command.need {
             let isAdmitted = !operators.hasOperators || operators.admits(request, for: .health, at: now)
             return isAdmitted ? .command(command, asked) : .refused(HTTPResponse(.forbidden))
@@ -114,8 +115,8 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Handles a deletion. A project that does not exist counts as deleted; the settings' own project stays, and so
-    /// does its log.
+    /// Returns the outcome of a deletion. A project that does not exist counts as deleted. The project of the settings
+    /// and its log are kept.
     func delete(_ asked: OperatorRequest) -> TenantsOutcome {
         let (name, log) = (asked.name, asked.request.query("log"))
         var mistakes = ProjectMistakes()
@@ -142,7 +143,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
-    /// Answers several questions, which one process answers in order.
+    /// Returns the outcome of a request with several questions, which one process answers in order.
     func questions(_ asked: OperatorRequest) -> TenantsOutcome {
         guard let record = record(asked.name) else { return .response(Self.notFound) }
         do throws(LogQuestion.Refusal) {
@@ -250,7 +251,7 @@ public struct TenantsAPI: Sendable {
 
     public static let notFound = HTTPResponse.message(.notFound, "not found")
 
-    /// Returns the answer to a request that failed. The sentence must not contain a secret.
+    /// Returns the answer to a request that failed for a reason inside the hub. The sentence must not contain a secret.
     public static func failed(_ sentence: String) -> HTTPResponse { .message(.internalServerError, sentence) }
 
     private static let unknown = HTTPResponse.json(.notFound, Array(#""Not Found""#.utf8))
@@ -261,19 +262,19 @@ public struct TenantsAPI: Sendable {
 /// Outcome of a request: the answer, or work that the caller must do for the answer.
 public enum TenantsOutcome: Sendable {
     case response(HTTPResponse)
-    /// The caller must carry out an operation first, and then answers.
+    /// The caller must carry out the operation and then answer.
     case operation(TenantsOperation, by: Operator)
-    /// The caller must look into the log of the project first.
+    /// The caller must have the question answered from the project's log.
     case question(LogQuestion, ProjectRecord, by: Operator)
-    /// The caller must remove values of a row from the project's log first.
+    /// The caller must erase the values of a row from the project's log.
     case erasure(LogQuestion, ProjectRecord, by: Operator)
-    /// The caller must send the log's new entries for as long as the client reads them.
+    /// The caller must stream the log's new entries until the client disconnects.
     case follow(LogQuestion, ProjectRecord, by: Operator)
-    /// The request is for another part of an answer that was given.
+    /// The caller must send a further part of an earlier answer, which was too large for one response.
     case part(AnswerPart, ProjectRecord)
 }
 
-/// Fate of a deleted project's event log.
+/// Choice what happens to the event log of a deleted project.
 public enum LogFate: String, Sendable, CaseIterable {
     case keep, delete
 }
@@ -294,13 +295,15 @@ public enum TenantsOperation: Sendable, Equatable {
     case channels(String)
     /// Carry out a signal. The answer is that of `RunningProject.carryOut`.
     case signal(String, OperatorSignal)
-    /// End clients, and block them if the request says so; `RunningProject.carryOut` has the answer.
+    /// Disconnect clients, and block them if the request has a duration. The answer is that of
+    /// `RunningProject.carryOut`.
     case kick(String, OperatorKick)
-    /// List who is blocked, or end a block.
+    /// List the blocked users and logins.
     case blocks(String)
+    /// End the block of a user or login.
     case unblock(String, CutOffTarget)
-    /// Tell the settings of the hub.
+    /// Return the settings of the hub.
     case config(String)
-    /// Tell figures of the last hour.
+    /// Return the project's metrics of the last hour.
     case values(String)
 }

@@ -6,7 +6,7 @@ import WebSocket
 /// Request for a part of an answer that is too large for one response.
 public struct AnswerPart: Sendable, Equatable {
     public let name: String
-    /// Number of the answer's bytes before this part.
+    /// Number of bytes of the answer that precede this part.
     public let start: UInt64
 
     public init(_ items: [HTTPQueryItem]) throws(LogQuestion.Refusal) {
@@ -25,8 +25,8 @@ public struct AnswerPart: Sendable, Equatable {
     }
 }
 
-/// Answers that are too large for one response, as files beside their log. A file is kept until its end has been
-/// fetched, at most for `Limits.answerLifetime`.
+/// Files with answers that are too large for one response, beside their log. A file is deleted when its end has been
+/// fetched, or after `Limits.answerLifetime`.
 struct AnswerSpool {
     static let partHeader = "tidewire-answer"
     static let sizeHeader = "tidewire-answer-bytes"
@@ -47,7 +47,7 @@ struct AnswerSpool {
             && text.utf8.allSatisfy { UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 || 48...57 ~= $0 || $0 == 45 }
     }
 
-    /// Returns a text with the reason why no further answer can be kept as a file; nil if one can.
+    /// Returns the reason, as a text, why no further answer can be kept as a file; nil if one can.
     func obstacle() throws(SystemError) -> String? {
         guard try names().count < Limits.maximumKeptAnswers else {
             return "other large answers are being fetched: try again in some minutes, or ask for less"

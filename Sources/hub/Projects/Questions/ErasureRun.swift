@@ -2,8 +2,8 @@ import Diagnostics
 import Ingest
 import WebSocket
 
-/// Removal of a row's values from a log. A separate process finds the values and records what to remove. The hub then
-/// removes it, because it owns the log. If the project does not run, the process does both.
+/// Erasure of a row's values from a log. A separate process finds the values and records what to erase. The hub then
+/// erases it, because it owns the log. If the project does not run, the process does both.
 struct ErasureRun {
     let run: QuestionRun
     /// Ingest service of the project; nil if the project does not run.
@@ -30,7 +30,7 @@ struct ErasureRun {
         }
     }
 
-    /// Returns the separate process's answer, changed to say that the removal is done.
+    /// Returns the separate process's answer, changed to state that the erasure is complete.
     private func told(_ answer: HTTPResponse) -> HTTPResponse {
         guard answer.status == .ok else { return answer }
         var told = answer

@@ -5,32 +5,33 @@ import Glibc
 import System
 import WebSocket
 
-/// Stream of a log's new entries to an operator: the lines of `tidewire tail --follow --json`, which a process of its own
-/// writes, masked.
+/// Stream of a log's new entries to an operator. A separate process writes it: `tidewire tail --follow --json`, with
+/// masked values.
 ///
-/// Each record is one line. Between records, a line with `"op":"HEARTBEAT"` shows every few seconds that the stream is alive,
-/// and one with `"op":"END"` says why it ends. A stream without such a line was cut: its client read too slowly, or the
-/// hub ended.
+/// Each record is one line. Every few seconds without a record, a line with `"op":"HEARTBEAT"` shows that the stream
+/// still works. A line with `"op":"END"` states why the stream ends. If that line is missing, the stream was cut: the
+/// client read too slowly, or the hub ended.
 struct FollowRun {
     let question: LogQuestion
     let place: QuestionPlace
     let program: String
     let client: WaitingClient
-    /// End of the operator's token in Unix seconds; nil if it has none.
+    /// Expiry of the operator's token in Unix seconds; nil if it has none.
     let expiry: Int64?
-    /// True if the hub ends.
+    /// Returns true if the hub is ending.
     let isEnding: @Sendable () -> Bool
 
-    /// Streams of all projects at once.
+    /// Maximum number of simultaneous streams, of all projects together.
     static let mostAtOnce = 8
     static let heartbeat = Duration.seconds(10)
     static let longest = Duration.seconds(3600)
-    /// Longest line of a stream. A longer one ends it.
+    /// Maximum number of bytes in a line. A longer line ends the stream.
     static let longestLine = 16 << 20
-    /// Time in which a wrong question ends its process.
+    /// Time within which a process with a wrong question exits. The response begins with the first output, or after
+    /// this time.
     private static let startup = Duration.seconds(2)
 
-    /// Runs until the stream ends. Returns a response if the stream could not begin.
+    /// Sends the stream until either side ends it, and returns nil. Returns a response if the stream could not begin.
     func run() -> HTTPResponse? {
         do throws(SystemError) {
             return try stream()
@@ -69,7 +70,7 @@ struct FollowRun {
         return pass(on: [], from: output.reading, since: began)
     }
 
-    /// Returns the response for a process that ended before it printed anything.
+    /// Returns the response for a process that ended before it wrote a line.
     private func refusal(_ process: ChildProcess, _ errors: Int32) -> HTTPResponse {
         guard case .exited(let code) = process.wait(milliseconds: 5000) else {
             return TenantsAPI.failed("the stream ended before it began")
@@ -79,7 +80,8 @@ struct FollowRun {
             ? .message(.badRequest, QuestionRun.plain(said)) : TenantsAPI.failed("the stream ended before it began")
     }
 
-    /// Sends what the process prints, line by line, until one side ends.
+    /// Sends the process's output to the client, line by line, until either side ends. Always returns nil, because the
+    /// client already has the whole answer.
     private func pass(on first: [UInt8], from output: Int32, since began: UInt64) -> HTTPResponse? {
         var head = HTTPResponse(.ok, contentType: LogQuestion.Form.json.contentType, body: [])
         // Proxies must neither cache nor buffer the answer.
@@ -120,14 +122,14 @@ struct FollowRun {
     private static func moment() -> String { TimeText.write(Clock.unixMicroseconds() / 1_000_000) + "Z" }
 }
 
-/// Buffer that makes whole lines of what a process prints.
+/// Buffer that divides a process's output into lines.
 struct LineBuffer {
     private var rest: [UInt8] = []
     private let longest: Int
 
     init(longest: Int) { self.longest = longest }
 
-    /// Returns all lines that are whole now, which may be none; nil if a line is too long.
+    /// Adds bytes and returns all complete lines, possibly none. Nil if a line is too long.
     mutating func take(_ bytes: [UInt8]) -> [UInt8]? {
         guard let end = bytes.lastIndex(of: UInt8(ascii: "\n")) else {
             rest += bytes

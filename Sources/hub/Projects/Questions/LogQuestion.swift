@@ -1,15 +1,15 @@
 import Settings
 import WebSocket
 
-/// Question of an operator to a project's event log: a command with arguments.
+/// Question of an operator to a project's event log: a command of the program with its arguments.
 ///
-/// Only commands are allowed that read and name no file. Each command checks its own arguments.
+/// Only commands that read and that name no file are allowed. Each command checks its own arguments.
 public struct LogQuestion: Sendable, Equatable {
     /// Form of the answer to a question.
     public enum Form: String, Sendable {
         case table, json, csv
         case markdown = "md"
-        /// Archive file, which commands can read on any machine.
+        /// Bundle of the log: one archive file, which commands can read on any machine.
         case bundle
 
         var contentType: String {
@@ -29,18 +29,18 @@ public struct LogQuestion: Sendable, Equatable {
     let words: [String]
     /// True if an answer that is too large for one response is kept, so that the operator can fetch it in parts.
     public let isInParts: Bool
-    /// Role that an operator needs to ask this.
+    /// Role that an operator needs for this question, with its options.
     public let role: OperatorRole
-    /// Question for the audit: its command and options, without conditions on values and keys of rows.
+    /// Text of the question for the audit file: its command and options, without conditions on values and keys of rows.
     public let audited: String
-    /// Questions that one process answers, for a request with several; else none.
+    /// Questions of a request that contains several; empty for a single question.
     let batch: [LogQuestion]
 
-    /// Command that may be asked.
+    /// Command that an operator may ask.
     public struct Command: Sendable {
-        /// Operands in order. One that ends in `…` may come more than once, one that ends in `?` may be missing.
+        /// Names of the operands in order. One that ends in `…` may be repeated, one that ends in `?` may be left out.
         public let operands: [String]
-        /// Role that an operator needs to ask at all. Options may need a higher one.
+        /// Role that an operator needs for the command. Its options may need a higher one.
         public let role: OperatorRole
 
         fileprivate init(_ operands: [String] = [], _ role: OperatorRole) {
@@ -57,16 +57,16 @@ public struct LogQuestion: Sendable, Equatable {
         "seed": Command([], .analyst), "doctor": Command([], .analyst), "policies": Command([], .analyst),
     ]
 
-    /// Commands that ask the database alone.
+    /// Commands that read only the database, not the log.
     static let ofDatabase: Set<String> = ["doctor"]
 
     /// Commands below `tidewire log`.
     public static let ofLog: Set<String> = ["info", "verify", "audit"]
 
-    /// Options that may be given, with the role that an operator needs to give them. None of them follows, repairs, or
-    /// names a file of the hub's machine.
+    /// Allowed options, each with the role that an operator needs for it. No option follows the log, repairs it, or
+    /// names a file on the hub's machine.
     ///
-    /// A condition on values is a value for whoever may ask often enough, so a viewer has no such option.
+    /// A viewer has no option with a condition on values: with many such questions, an operator could find out a value.
     public static let options: [String: OperatorRole] = [
         "from": .viewer, "to": .viewer, "table": .viewer, "op": .viewer, "limit": .viewer, "output": .viewer,
         "json": .viewer, "tz": .viewer, "mask": .viewer, "by": .viewer, "top": .viewer, "because": .viewer,
@@ -78,7 +78,7 @@ public struct LogQuestion: Sendable, Equatable {
         "unmask": .admin,
     ]
 
-    /// Groupings that a viewer may count by. Others name what a row or a user has.
+    /// Columns by which a viewer may group counts. Other groupings would show values of rows or users.
     private static let groupings: Set<String> = ["table", "operation", "origin", "minute", "hour", "day"]
 
     private static let flags: Set<String> = [
@@ -130,7 +130,7 @@ public struct LogQuestion: Sendable, Equatable {
                 continue
             }
             if item.name == "output" {
-                // A bundle is a file, which only the command `bundle` makes.
+                // A bundle is a file. Only the command `bundle` makes one, and it makes nothing else.
                 guard let wanted = Form(rawValue: item.value), (wanted == .bundle) == (command == "bundle") else {
                     throw Refusal(reason: "\(command) has no output \(item.value.prefix(40)) here")
                 }
@@ -154,8 +154,8 @@ public struct LogQuestion: Sendable, Equatable {
         assert(form != .bundle || command == "bundle", "only a bundle is a file")
     }
 
-    /// Returns a question that counts the values which the log has of a row or, if `isGo` is true, an order to remove
-    /// these values. The items are `table`, and `key` for each column of the key.
+    /// Returns a question for the number of values that the log has of a row. If `isGo` is true, it is an order to
+    /// erase these values. The items are `table`, and `key` for each key column.
     public static func forgetting(_ items: [HTTPQueryItem], isGo: Bool) throws(Refusal) -> LogQuestion {
         var operands: [String: [String]] = [:]
         var options = isGo ? ["--go"] : []
@@ -187,20 +187,20 @@ public struct LogQuestion: Sendable, Equatable {
         self.batch = batch
     }
 
-    /// Questions of which this consists.
+    /// Single questions of which this one consists: those of `batch`, or itself.
     var each: [LogQuestion] { batch.isEmpty ? [self] : batch }
 
-    /// True if the answering process checks secrets of the project.
+    /// True if the process that answers needs the project's secrets, because it checks them.
     var needsSecrets: Bool { command == "doctor" }
 
-    /// True if the command is about the log.
+    /// True if the command reads the log, not only the database.
     var readsLog: Bool { !Self.ofDatabase.contains(command) }
 
     // MARK: Several questions, and streams
 
     public static let mostAtOnce = 20
 
-    /// Returns the questions of a body, in order:
+    /// Parses the questions in the body of a request, in order:
     ///
     ///     {"questions": [{"command": "row", "table": "notes", "key": ["1"]}, {"command": "stats", "from": "-1h"}]}
     public static func several(_ body: [UInt8]) throws(Refusal) -> LogQuestion {
@@ -241,7 +241,8 @@ public struct LogQuestion: Sendable, Equatable {
 
     private static let ofStreams: Set = ["from", "table", "op", "where", "presence", "mask", "unmask", "because"]
 
-    /// Returns the question for a stream of new entries: `tail` as JSON, without an end. Without `from` it begins now.
+    /// Returns the question for a stream of new entries: `tail` as JSON, without an end. Without `from`, the stream
+    /// begins at the present end of the log.
     public static func following(_ items: [HTTPQueryItem]) throws(Refusal) -> LogQuestion {
         if let other = items.first(where: { !ofStreams.contains($0.name) }) {
             throw Refusal(
@@ -258,7 +259,7 @@ public struct LogQuestion: Sendable, Equatable {
 
     private static let longestReason = 512
 
-    /// Returns the operand's name without its sign.
+    /// Returns the operand's name without its last character `…` or `?`.
     private static func plain(_ operand: String) -> String {
         operand.hasSuffix("…") || operand.hasSuffix("?") ? String(operand.dropLast()) : operand
     }
@@ -270,7 +271,7 @@ public struct LogQuestion: Sendable, Equatable {
         return ([command] + shown).joined(separator: " ")
     }
 
-    /// Returns the same question with another option.
+    /// Returns the same question with one more option.
     func with(_ option: String) -> LogQuestion {
         assert(option.hasPrefix("--") && option != "--", "an option stands before the operands")
         return LogQuestion(command, form, [option] + words, role, audited)

@@ -3,20 +3,22 @@ import Synchronization
 import System
 import WebSocket
 
-/// Desk that answers questions to logs, few at a time, because answers take processors and disk from clients.
+/// Queue of operators' questions to logs with a few threads that answer them. Their number is small, because answers
+/// take processor time and disk reads from the service of clients.
 ///
-/// Operators take turns: the next question is of the operator who has waited longest for one, so that many questions of one
-/// do not keep others waiting.
+/// Operators take turns: the next question is that of the operator who has waited longest for a turn. An operator with
+/// many questions therefore does not delay others.
 final class QuestionDesk: Sendable {
     typealias Answer = @Sendable (HTTPResponse) -> Void
 
-    /// Numbers of what a desk does.
+    /// Limits of a desk, and its text for questions beyond them.
     struct Size {
         let threads: Int
-        /// Questions at work and waiting, of all operators and of one.
+        /// Maximum number of questions of all operators, waiting ones and those being answered.
         let most: Int
+        /// Maximum number of questions of one operator, waiting ones and those being answered.
         let mostOfOne: Int
-        /// Sentence for a question that is not taken.
+        /// Sentence in the answer to a question that is refused.
         let refusal: String
 
         static let questions = Size(
@@ -29,23 +31,23 @@ final class QuestionDesk: Sendable {
     }
 
     private struct Waiting: Sendable {
-        /// Returns the answer; nil if the client has got it already.
+        /// Computes the answer; nil if the client has already received it.
         let run: @Sendable () -> HTTPResponse?
         let answer: Answer
         let asker: String
     }
 
-    /// Waiting questions, and the number at work, by operator.
+    /// Waiting questions of each operator, with the number of those that are being answered.
     struct Turns<Question> {
         private var queues: [String: [Question]] = [:]
-        /// Operators with waiting questions; the one whose turn is next comes first.
+        /// Names of the operators with waiting questions, in the order of their turns.
         private var order: [String] = []
         private var atWork: [String: Int] = [:]
         private(set) var count = 0
 
         var isEmpty: Bool { order.isEmpty }
 
-        /// Adds a question. False if there is no room for it.
+        /// Adds a question. Returns false if a limit is reached.
         mutating func add(_ question: Question, of asker: String, most: Int, mostOfOne: Int) -> Bool {
             let own = (queues[asker]?.count ?? 0) + (atWork[asker] ?? 0)
             guard count < most, own < mostOfOne else { return false }
@@ -55,7 +57,8 @@ final class QuestionDesk: Sendable {
             return true
         }
 
-        /// Returns the next question, of the operator whose turn it is. It is at work until `finish`.
+        /// Removes and returns the next question: one of the operator whose turn it is. It counts for the operator
+        /// until `finish`.
         mutating func next() -> Question? {
             guard !order.isEmpty else { return nil }
             let asker = order.removeFirst()
@@ -81,7 +84,7 @@ final class QuestionDesk: Sendable {
     private struct State {
         var turns = Turns<Waiting>()
         var isClosed = false
-        /// Paths of logs beside which answers may be kept.
+        /// Paths of the logs beside which files with answers may lie.
         var logs: Set<String> = []
     }
 
@@ -92,7 +95,8 @@ final class QuestionDesk: Sendable {
 
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
-    /// Starts the threads. Call it on the main thread: a thread started from a loop has that loop's descriptors.
+    /// Starts the threads. Must be called on the main thread: a thread shares the descriptor table of the thread that
+    /// starts it, and each socket loop has its own.
     init(_ size: Size) throws(SystemError) {
         self.size = size
         var threads: [BackgroundThread] = []
@@ -103,7 +107,10 @@ final class QuestionDesk: Sendable {
         self.threads.withLock { $0 = started }
     }
 
-    /// Queues a question about the log at `log`; answers may be kept beside that log. Nil if none is kept.
+    /// Queues `run`, which answers a question, and passes its answer to `answer`. If the desk is full or closed,
+    /// answers with a refusal.
+    ///
+    /// - Parameter log: path of the log beside which files with answers may be kept; nil if none is kept.
     func ask(
         beside log: String?, for asker: String, _ run: @escaping @Sendable () -> HTTPResponse?,
         then answer: @escaping Answer
@@ -145,7 +152,8 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Removes kept answers that were not fetched in time. Called when no question has arrived for a while.
+    /// Removes files with answers that were not fetched in time. A thread calls it when no question has arrived for a
+    /// while.
     private func sweep() {
         for log in state.withLock({ $0.logs }) {
             let isLeft = (try? AnswerSpool(besideLog: log))?.sweep(at: Clock.unixMicroseconds() / 1_000_000) ?? false
@@ -153,7 +161,7 @@ final class QuestionDesk: Sendable {
         }
     }
 
-    /// Refuses waiting questions and waits for those that are being answered. No question is accepted after this.
+    /// Refuses waiting questions and waits for those that are being answered. The desk refuses all later questions.
     func close() {
         state.withLock { $0.isClosed = true }
         pulse.beat()

@@ -2,10 +2,10 @@ import Ingest
 import Settings
 import System
 
-/// Location of a project's log, with the settings for commands that read it.
+/// Location of a project's log, with the environment for a command that reads it.
 struct QuestionPlace: Sendable {
     var log: String
-    /// Complete environment of the process that answers a question. It contains nothing of other projects.
+    /// Complete environment of the process that answers a question. It contains no data of other projects.
     var environment: [String: String]
 }
 
@@ -35,7 +35,7 @@ extension ProjectPlanner {
         return QuestionPlace(log: IngestService.Settings.logDirectory(place), environment: variables)
     }
 
-    /// Adds the secrets that doctor checks: those by which the project's clients are recognized.
+    /// Adds the secrets that the command `doctor` checks: those with which clients' tokens are verified.
     func addSecrets(of record: ProjectRecord?, to place: inout QuestionPlace) {
         let isOfSettings = record == nil || record?.externalID == configuration.projectName
         let secret = record?.jwtSecret ?? (isOfSettings ? configuration.jwtSecret : nil)
@@ -48,7 +48,8 @@ extension ProjectPlanner {
             }
     }
 
-    /// Variables that every program gets: where programs are, how time and text are written, how libpq finds its files.
+    /// Environment variables that every command gets: search paths, locale, time zone, certificates, and those of libpq
+    /// except the password.
     private static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in

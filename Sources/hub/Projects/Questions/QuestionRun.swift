@@ -6,8 +6,8 @@ import Settings
 import System
 import WebSocket
 
-/// Question to a log, answered by a separate process of this program, called as at a terminal. Its errors and its use
-/// of memory and time do not affect the hub.
+/// Question to a log that a separate process of this program answers, called as in a terminal. The process's failures,
+/// memory and time do not affect the hub.
 struct QuestionRun {
     enum What: Sendable {
         case question(LogQuestion)
@@ -61,8 +61,7 @@ struct QuestionRun {
         return start + ["--config=/dev/null"] + log + question.words
     }
 
-    /// Runs a question in a separate process and returns the answer. If the answer is kept as a file, the file gets the
-    /// name.
+    /// Answers a question by a separate process. If the answer is kept as a file, the file gets the name `name`.
     private func run(_ question: LogQuestion, _ spool: AnswerSpool, _ name: String) throws(SystemError) -> HTTPResponse
     {
         // The process writes a bundle to a file beside the log, where there is space for it.
