@@ -5,31 +5,35 @@ import Synchronization
 import System
 import WebSocket
 
-/// Client that waits for an answer. When the client leaves, the work is no longer needed.
+/// HTTP client that waits for an answer. If it disconnects, the work for the answer can end.
 ///
-/// An answer that goes on is sent in parts: its head, bytes, and its end. A client that reads too slowly is cut off.
+/// A stream is an answer that is sent in parts as they arise: its head, bytes, and its end. The hub disconnects a
+/// client that reads too slowly.
 public final class WaitingClient: Sendable {
-    /// Part of an answer that goes on.
+    /// Part of a streamed answer.
     public enum Part: Sendable {
         case head(HTTPResponse)
         case more([UInt8])
         case end
     }
 
-    /// Bytes that may be on their way to the client's loop.
+    /// Maximum number of bytes of a stream that wait for the client's loop, and also of those that wait there for a
+    /// slow client.
     static let mostBytes = 4 << 20
 
     private let left = Atomic<Bool>(false)
     private let bytes = Atomic<Int>(0)
     private let post: (@Sendable (Part) -> Void)?
 
-    /// - Parameter post: passes a part to the client's loop; nil for a client that takes whole answers only.
+    /// Creates a client.
+    ///
+    /// - Parameter post: passes a part of a stream to the client's loop; nil for a client that gets only whole answers.
     public init(_ post: (@Sendable (Part) -> Void)? = nil) { self.post = post }
 
     public var hasLeft: Bool { left.load(ordering: .relaxed) }
     public func leave() { left.store(true, ordering: .relaxed) }
 
-    /// Sends a part. False if the client has left, or does not read as fast as parts come.
+    /// Sends a part. Returns false if the client has disconnected, or reads more slowly than the parts arise.
     public func send(_ part: Part) -> Bool {
         guard let post, !hasLeft else { return false }
         if case .more(let more) = part {
@@ -46,13 +50,13 @@ public final class WaitingClient: Sendable {
     func hasTaken(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
 }
 
-/// Answers to operators' requests that the hub sends in parts, as they arise.
+/// Streamed answers to operators' requests, on the loop that has the client's connection.
 final class OperatorStreams: ClientPart {
     unowned let home: ClientLoop
 
     init(of home: ClientLoop) { self.home = home }
 
-    /// Sends a part of an answer. The first part is its head.
+    /// Sends a part of an answer to the client. The first part must be the head.
     func send(_ part: WaitingClient.Part, to connection: ConnectionID) {
         guard let session = home.session(connection) else { return }
         switch (part, session.stage) {
@@ -82,7 +86,7 @@ final class OperatorStreams: ClientPart {
         }
     }
 
-    /// Ends an answer without its last part, so that the client sees that it was cut.
+    /// Ends an answer without its last part, so that the client sees that it is incomplete.
     func cut(_ session: Session) {
         session.request.waiting?.leave()
         session.stage = .ending

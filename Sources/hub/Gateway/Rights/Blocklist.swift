@@ -4,16 +4,16 @@ import Diagnostics
 import Synchronization
 import System
 
-/// Target of an operator who cuts clients off.
+/// Clients that an operator disconnects or blocks.
 public enum CutOffTarget: Sendable, Hashable {
-    /// All clients of a user: the claim `sub`.
+    /// All clients of a user: the value of the claim `sub`.
     case user(String)
-    /// All clients of a login: the claim `session_id` of Supabase Auth.
+    /// All clients of a login: the value of Supabase Auth's claim `session_id`.
     case login(String)
-    /// One socket, by its number in the ledger.
+    /// One socket, by its session number in the ledger.
     case socket(UInt64)
 
-    /// Name of the kind, in the API.
+    /// Name of the kind of target in the API: `user`, `login` or `session`.
     public var kind: String {
         switch self {
         case .user: "user"
@@ -29,7 +29,7 @@ public enum CutOffTarget: Sendable, Hashable {
         }
     }
 
-    /// True if a token with these claims is the target's.
+    /// True if the target includes a client whose token has these claims.
     func fits(_ claims: Claims) -> Bool {
         switch self {
         case .user(let name): claims.subject.equals(Array(name.utf8).rawBytes)
@@ -39,16 +39,16 @@ public enum CutOffTarget: Sendable, Hashable {
     }
 }
 
-/// Users and logins that operators have blocked for a time, across restarts. The hub refuses all tokens of theirs.
+/// Users and logins that operators have blocked for a time, kept across restarts. The hub refuses all their tokens.
 ///
-/// The list never forgets a block before its end: a full list takes no more. A record that cannot be read is an error,
-/// because nobody would know who is blocked.
+/// A block is removed only when its time ends or an operator ends it; a full list refuses new blocks. A file that
+/// cannot be read is an error, because it would be unknown who is blocked.
 public final class Blocklist: Sendable {
     public struct Block: Sendable, Equatable {
         public let target: CutOffTarget
-        /// End in Unix seconds.
+        /// End of the block in Unix seconds.
         public let until: Int64
-        /// Name of the operator.
+        /// Name of the operator who made the block.
         public let by: String
         /// Reason in the operator's own words; may be empty.
         public let reason: String
@@ -58,7 +58,7 @@ public final class Blocklist: Sendable {
         }
     }
 
-    /// Reason why a block was not taken.
+    /// Reason why a block was not added, or is not stored.
     public enum Failure: Error, Equatable {
         case full
         /// The block is in effect, but a restart of the hub would end it.
@@ -71,14 +71,14 @@ public final class Blocklist: Sendable {
     private static let maximumBytes = UInt64(64 << 20)
 
     private let blocks: Mutex<[CutOffTarget: Block]>
-    /// Number of blocks, which is most often zero when a token is verified.
+    /// Number of blocks, read without the lock. It is nearly always zero when a token is verified.
     private let count = Atomic<Int>(0)
-    /// Held while the record is written, so that a later state never precedes an earlier one on the disk.
+    /// Lock for writing the file, so that the disk never gets an older list after a newer one.
     private let writing = Mutex<Void>(())
-    /// Directory of the record; nil if it is kept in memory only.
+    /// Directory of the file; nil if the list is kept in memory only.
     private let directory: (any StorageDirectory)?
 
-    /// Restores the record of an earlier process.
+    /// Reads the list that an earlier process of the hub wrote.
     public init(in directory: (any StorageDirectory)?) throws {
         self.directory = directory
         let known = try directory.map { try Self.read($0) } ?? [:]
@@ -94,7 +94,7 @@ public final class Blocklist: Sendable {
 
     // MARK: What is blocked
 
-    /// Returns the end of the block that a token with these claims falls under, in Unix seconds; nil if there is none.
+    /// Returns the end, in Unix seconds, of the block for the user or login in these claims; nil if there is none.
     func end(for claims: Claims, at now: Int64) -> Int64? {
         guard count.load(ordering: .acquiring) > 0 else { return nil }
         return blocks.withLock { blocks in
@@ -104,7 +104,7 @@ public final class Blocklist: Sendable {
         }
     }
 
-    /// Returns the blocks that have not ended, those that end first before others.
+    /// Returns the blocks that have not ended, sorted by their ends, the earliest first.
     public func current(at now: Int64) -> [Block] {
         forgetEnded(at: now)
         return blocks.withLock { Array($0.values) }.filter { $0.until > now }
@@ -113,7 +113,8 @@ public final class Blocklist: Sendable {
 
     // MARK: Changes
 
-    /// Blocks the target. The block is in effect for tokens that come from now on, and on the disk when this returns.
+    /// Blocks the target. The hub refuses the target's tokens that it receives afterwards. The block is on the disk
+    /// when this method returns.
     public func add(_ block: Block, at now: Int64) throws(Failure) {
         if case .socket = block.target { preconditionFailure("a socket ends, so it cannot be blocked") }
         forgetEnded(at: now)
@@ -127,7 +128,7 @@ public final class Blocklist: Sendable {
         try write()
     }
 
-    /// Ends a block. False if there is none.
+    /// Ends a block. Returns false if there is none for the target.
     public func remove(_ target: CutOffTarget, at now: Int64) throws(Failure) -> Bool {
         let removed = blocks.withLock { blocks in
             defer { count.store(blocks.count, ordering: .releasing) }
@@ -138,7 +139,7 @@ public final class Blocklist: Sendable {
         return removed.until > now
     }
 
-    /// Forgets blocks whose time is over, and logs that.
+    /// Removes the blocks whose end has passed, and logs that.
     private func forgetEnded(at now: Int64) {
         let ended = blocks.withLock { blocks in
             let ended = blocks.values.count { $0.until <= now }

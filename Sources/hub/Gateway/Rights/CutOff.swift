@@ -7,24 +7,25 @@ import Synchronization
 import System
 import WebSocket
 
-/// Order of an operator to end the clients of a target, for all loops of a project.
+/// Order of an operator to disconnect the clients of a target. All loops of a project get it.
 public final class CutOff: Sendable {
-    /// Clients that were ended.
+    /// Counts of the clients that an order disconnected.
     public struct Tally: Sendable, Equatable {
         public var sockets = 0
         public var channels = 0
-        /// Login sessions of the sockets that were ended, for an order that names a socket.
+        /// Login ids (claim `session_id`) of the disconnected sockets. An order that names a socket needs them to block
+        /// its login.
         public var logins: Set<String> = []
-        /// Users of the sockets that were ended.
+        /// User ids (claim `sub`) of the disconnected sockets.
         public var users: Set<String> = []
-        /// Loops that have not carried the order out yet.
+        /// Number of loops that have not carried out the order yet.
         public var loopsMissing = 0
 
         public init() {}
     }
 
     let target: CutOffTarget
-    /// Message for the clients.
+    /// Message that the clients receive before they are disconnected.
     let message: ClientText
     private let tally: Mutex<Tally>
     private let pulse = Pulse()
@@ -36,9 +37,9 @@ public final class CutOff: Sendable {
         tally = Mutex(begun)
     }
 
-    /// Ends the clients of the target, and returns how many there were, or were within the time.
+    /// Disconnects the clients of the target. Returns their counts when all loops are done, or after `patience`.
     ///
-    /// - Parameter isBlocked: true if they are blocked, so that they do not come back at once.
+    /// - Parameter isBlocked: true if the target is blocked, so that the clients cannot reconnect.
     public static func carryOut(
         _ target: CutOffTarget, isBlocked: Bool, in project: Project, waiting patience: Duration
     ) -> Tally {
@@ -75,7 +76,8 @@ public final class CutOff: Sendable {
 }
 
 extension ProjectLoop {
-    /// Ends the clients of the order's target: first their channels, each with the message, then their sockets.
+    /// Disconnects this loop's clients that are in the order's target: first their channels, each with the message,
+    /// then their sockets.
     func carryOut(_ order: CutOff) {
         var tally = CutOff.Tally()
         var ended: [Session] = []
