@@ -3,12 +3,13 @@ import Bytes
 import Diagnostics
 import WebSocket
 
-/// Gate for requests of operators. A request passes with a token that is signed by one of the operators' secrets and
-/// was not withdrawn. The gate checks the signature and the dates, and reads the operator's name and role; the token must
-/// have an end.
+/// Check of operators' requests. A request passes with a token that is signed with one of the operators' secrets, has
+/// valid dates, and was not withdrawn. If a maximum validity is set, the token must have an expiry. The gate also reads
+/// the operator's name and role from the token.
 ///
-/// In the reference's stack, an operators' secret is also the clients' secret, so that every client has a token signed
-/// with it. Then a token with a role passes only if it is the service's role; for health, any role passes.
+/// In the reference server's setup, the operators' secret is also that of clients' tokens, so every client has a token
+/// signed with it. With such a secret, a token with a database role passes only if this is the service role; for health
+/// checks, any role passes.
 public struct OperatorGate: Sendable {
     fileprivate static let roles: Set = ["service_role", "supabase_admin"]
 
@@ -37,30 +38,31 @@ public struct OperatorGate: Sendable {
         self.rule = rule
     }
 
-    /// True if there is a secret of operators. Without one, no request passes.
+    /// True if operators have at least one secret. Without one, no request passes.
     public var hasOperators: Bool { !keys.isEmpty }
 
     /// Purpose of an operator's request.
     public enum Concern: Sendable {
         case everything
-        /// Health check of the reference's stack, which uses a client's token.
+        /// Health check, for which the reference server's setup uses a client's token.
         case health
     }
 
-    /// Verdict on a request.
+    /// Result of checking a request.
     public enum Admission: Sendable, Equatable {
         case admitted(Operator)
-        /// The token is an operator's, and names no role that there is. The text says so and has nothing of the token.
+        /// An operator's token whose claim names no role that exists. The text states this and contains nothing of the
+        /// token.
         case noRole(String)
         case refused
     }
 
-    /// True if the request may pass, whatever the operator's role is.
+    /// True if the request has a valid token, without regard to the operator's role.
     public func admits(_ request: HTTPRequest, for concern: Concern = .everything, at now: Int64) -> Bool {
         claims(request, for: concern, at: now) != nil
     }
 
-    /// Returns the operator who sends the request.
+    /// Returns the operator who sent the request, with the role, or the reason for refusing the request.
     public func admission(_ request: HTTPRequest, at now: Int64) -> Admission {
         guard let claims = claims(request, for: .everything, at: now) else { return .refused }
         switch claims.named {
@@ -96,7 +98,7 @@ private struct OperatorKey: Sendable {
     let verifier: TokenVerifier
     /// Maximum validity of a token in seconds; nil if it need not have an expiry.
     let longest: Int64?
-    /// True if the secret is also that of clients' tokens.
+    /// True if clients' tokens are signed with the same secret.
     let isOfClients: Bool
 
     func claims(
