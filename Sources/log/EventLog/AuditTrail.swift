@@ -6,19 +6,19 @@ import System
 /// Record of an action on the log that an operator may have to justify later: showing, copying or removing values.
 public struct AuditNote: Sendable, Equatable {
     public enum Action: String, Sendable, CaseIterable {
-        /// Masked values were shown.
+        /// A command or request showed masked values.
         case unmask
-        /// A window of the log was written elsewhere.
+        /// A window of the log was copied out of the log, for example into another database.
         case replay
-        /// The values of a row were removed from the log.
+        /// The values of a row were erased from the log.
         case forget
-        /// An operator of the hub read from the log.
+        /// An operator of the hub read from the log over the API.
         case read
         /// An operator sent a signal to the hub, such as a mark or a pause.
         case signal
-        /// An operator cut a user or a session off, or blocked it for a time.
+        /// An operator disconnected the clients of a user, a login or a socket, or blocked them for a time.
         case kick
-        /// An operator ended a block.
+        /// An operator ended a block before its time.
         case unblock
         /// An operator made, changed, restarted or deleted a project.
         case project
@@ -27,14 +27,14 @@ public struct AuditNote: Sendable, Equatable {
     /// Time of the action in microseconds since 1970.
     public var time: Int64
     public var action: Action
-    /// User name in the operating system.
+    /// Name of the operating system's user who ran the command.
     public var user: String
-    /// User who became `user` for this command, for example with sudo; empty if unknown.
+    /// Name of the user who became `user` for this command, for example with sudo; empty if unknown.
     public var behalf: String
     public var command: String
-    /// Subject of the action: names of columns, or the copied data and its target. It never contains a value.
+    /// Object of the action: names of columns, or the copied data and its target. It never contains a value of a row.
     public var what: String
-    /// The claim `sub` of the operator's token; empty if the command did not come by the operators' API.
+    /// Claim `sub` of the operator's token; empty for a command that was not sent over the operators' API.
     public var subject: String
     /// Reason in the operator's own words; empty if none was given.
     public var reason: String
@@ -54,17 +54,17 @@ public struct AuditNote: Sendable, Equatable {
     }
 }
 
-/// Append-only file that records each action on a log. Each line is on the disk before its action happens. The file
-/// lies beside the segments of its log, but is independent of them; only the hub writes the segments.
+/// Append-only file that records each action on a log (`AuditNote`). Each line is on the disk before its action begins.
+/// The file lies beside the log's segments. The hub and commands append to it, while only the hub writes the segments.
 ///
-///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"operator":…,"reason":…,"after":"sum of the line before",
-///      "sum":"CRC-32C of all before"}
+///     {"time":…,"action":…,"user":…,"behalf":…,"command":…,"what":…,"operator":…,"reason":…,
+///      "after":"sum of the line before","sum":"CRC-32C of all before"}
 ///
-/// `operator` and `reason` are left out if they are empty. Reads of operators have a file of their own, so that they never
-/// fill the one with what must not be lost.
+/// `operator` and `reason` are left out if they are empty. Reads by operators have a file of their own, so that they
+/// cannot fill the file with the records that must not be lost.
 public struct AuditTrail: Sendable {
     public static let name = "audit"
-    /// File of operators' reads. A full one is kept as the file before, and a new one begins.
+    /// Name of the file for operators' reads. When it is full, it is renamed, and a new one begins.
     public static let readsName = name + readsSuffix
     public static let formerReadsName = readsName + formerSuffix
     public static let readsSuffix = ".reads"
@@ -88,14 +88,15 @@ public struct AuditTrail: Sendable {
         name = slash.map { String(path[path.index(after: $0)...]) } ?? path
     }
 
-    /// Returns the path of a log's trail: in the log's directory, or beside its file.
+    /// Returns the path of the audit file for a log: in the log's directory, or beside the bundle's file.
     public static func path(besideLog path: String) -> String {
         Directories.isDirectory(path) ? path + "/" + name : path + "." + name
     }
 
-    /// Appends a line. Returns once the line is on the disk.
+    /// Appends a line for the action. Returns when the line is on the disk.
     ///
-    /// - Parameter former: name for a full file, in whose place a new one begins; nil if a full file is an error.
+    /// - Parameter former: name to which a full file is renamed before a new one begins; nil if a full file is an
+    /// error.
     public func append(_ note: AuditNote, rotatingTo former: String? = nil) throws(AuditFailure) {
         do {
             let lock = try locked()
@@ -121,7 +122,7 @@ public struct AuditTrail: Sendable {
         }
     }
 
-    /// Returns the bytes of all lines; none if there is no trail.
+    /// Returns the bytes of all lines; empty if the file does not exist.
     public func contents() throws(SystemError) -> [UInt8] {
         do throws(SystemError) {
             return try directory.open(name, for: .reading).contents(atMost: UInt64(Limits.maximumAuditBytes) * 2)
@@ -132,7 +133,7 @@ public struct AuditTrail: Sendable {
 
     private var path: String { directory.path + "/" + name }
 
-    /// Acquires the lock, so that two commands write one after the other.
+    /// Acquires the file's lock, so that two processes do not write at the same time.
     private func locked() throws -> any StorageLock {
         for _ in 0..<100 {
             if case .taken(let lock) = try directory.lock(Self.lockName) { return lock }
@@ -149,7 +150,7 @@ public struct AuditTrail: Sendable {
         }
     }
 
-    /// Returns the end of the file, with the whole last line.
+    /// Returns the last bytes of the file, which contain at least the whole last line.
     private static func tail(of file: any StorageFile, _ size: UInt64) throws(SystemError) -> [UInt8] {
         let count = Int(min(size, UInt64(Limits.maximumAuditLineBytes)))
         var bytes = [UInt8](repeating: 0, count: count)
@@ -184,7 +185,7 @@ public struct AuditTrail: Sendable {
         writer.append("\"}\n")
     }
 
-    /// Returns UTC with six digits of the fraction.
+    /// Returns the time as text in UTC, with microseconds.
     private static func moment(_ microseconds: Int64) -> String {
         let milliseconds = WallTime(millisecondsSince1970: microseconds / 1000).description
         let rest = String(microseconds % 1000)
@@ -195,7 +196,7 @@ public struct AuditTrail: Sendable {
 
     private static let sumBytes = 18
 
-    /// Returns the checksum of a line without its line break; nil if the line states another one.
+    /// Returns the checksum of a line without its line break; nil if it differs from the one that the line contains.
     public static func sum(of line: ArraySlice<UInt8>) -> String? {
         guard line.count > sumBytes else { return nil }
         let body = Array(line.dropLast(sumBytes))
@@ -208,7 +209,7 @@ public struct AuditTrail: Sendable {
     }
 }
 
-/// Reason why an action could not be recorded, and so did not happen.
+/// Reason why an action could not be recorded. The caller must then not carry it out.
 public enum AuditFailure: Error, Sendable, CustomStringConvertible {
     case failed(String)
     case full(String)

@@ -1,13 +1,13 @@
 import Bytes
 import System
 
-/// Retention of a log as its hub has it, in a file beside the segments, for commands that describe the log.
+/// File beside the segments with the retention settings of the log's hub. Commands that describe the log read it.
 public struct RetentionFile: Sendable, Equatable {
     public static let name = "retention"
 
-    /// Seconds for which the hub keeps entries; nil without a limit.
+    /// Time in seconds for which the hub keeps entries; nil without a limit.
     public var seconds: Int64?
-    /// Size up to which the hub keeps entries; nil without a limit.
+    /// Maximum size of the log in bytes; nil without a limit.
     public var bytes: Int64?
 
     public init(seconds: Int64?, bytes: Int64?) {
@@ -15,7 +15,7 @@ public struct RetentionFile: Sendable, Equatable {
         self.bytes = bytes
     }
 
-    /// Reads the file of a log's directory; nil if there is none, or it cannot be read.
+    /// Reads the file in a log's directory; nil if it is missing or cannot be read.
     public init?(in directory: any StorageDirectory) {
         guard let contents = try? directory.open(Self.name, for: .reading).contents(atMost: 4096) else { return nil }
         var numbers: [Substring: Int64?] = [:]
@@ -34,7 +34,7 @@ public struct RetentionFile: Sendable, Equatable {
         return Array(words.joined().utf8)
     }
 
-    /// Writes the file, unless it says the same.
+    /// Writes the file, unless it has the same content already.
     public func write(in directory: any StorageDirectory) throws(SystemError) {
         guard RetentionFile(in: directory) != self else { return }
         try directory.replace(Self.name, with: contents.rawBytes)

@@ -3,12 +3,12 @@ import EventLog
 import Glibc
 import System
 
-/// Check of a text of mask rules: returns the reason why the text has no rules, or nil.
+/// Check of the text of mask rules. Returns the reason why the text is invalid; nil if it is valid.
 public typealias MaskRulesCheck = @Sendable (_ text: [UInt8]) -> String?
 
-/// File of the setting mask_rules, from which the hub takes the mask rules of its log.
+/// File that the setting `mask_rules` names. The hub copies its rules into the directory of each log.
 public struct MaskRulesSource: Sendable {
-    /// Nil if the hub has no rules of its own.
+    /// Path of the file; nil if the hub has no rules of its own.
     public var path: String?
     public var check: MaskRulesCheck?
 
@@ -17,8 +17,8 @@ public struct MaskRulesSource: Sendable {
         self.check = check
     }
 
-    /// Reads the file, and writes the rules into the log's directory. Returns false if the directory has them already.
-    /// After an error the directory keeps its former rules.
+    /// Reads the file, and writes its rules into the log's directory. Returns false if the directory already has the
+    /// same rules. After an error the directory keeps its former rules.
     func renew(in directory: any StorageDirectory) throws -> Bool {
         try MaskRulesFile.write(text(), in: directory)
     }
@@ -43,7 +43,7 @@ public struct MaskRulesSource: Sendable {
     }
 }
 
-/// Reason why the hub cannot use the file of mask_rules.
+/// Reason why the hub cannot use the file that the setting `mask_rules` names.
 public struct MaskRulesRefusal: Error, Sendable, CustomStringConvertible {
     public let path: String
     public let reason: String
