@@ -93,7 +93,7 @@ struct ClaimReading {
         if subject.contains(0) { faults.append(("sub", .claimRefused)) }
     }
 
-    /// Role, subject and claims that the token states, whatever their faults are.
+    /// Role, subject and claims that the token states, also if they have faults.
     func holder(json: [UInt8]) -> TokenHolder { TokenHolder(json: json, role: role ?? [], subject: subject) }
 
     var roleText: String? { role.map { String(decoding: $0, as: UTF8.self) } }

@@ -79,8 +79,8 @@ private struct JWKEntry {
         }
     }
 
-    /// Returns the key, or the reason why it is not used. Throws if it should work but cannot. `number` is its place in
-    /// the set, from 1.
+    /// Returns the key, or the reason why the hub does not use it. Throws for a key that should work but cannot.
+    /// `number` is the key's position in the set, from 1.
     func understood(number: Int) throws(JWKSetError) -> Understood {
         let which = texts["kid"].map { "key \(number) (kid \"\($0)\")" } ?? "key \(number)"
         guard let type = texts["kty"] else { throw .key(which, "it has no \"kty\"") }

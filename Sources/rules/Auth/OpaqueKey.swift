@@ -1,7 +1,7 @@
 import Bytes
 
-/// Meaning of an opaque API key (`sb_publishable_…`, `sb_secret_…`). The hub replaces such a key itself. In front of
-/// Supabase Realtime, a gateway does that.
+/// Meaning of an opaque API key (`sb_publishable_…`, `sb_secret_…`). The hub accepts such keys itself and uses a role
+/// or a token in their place. For Supabase Realtime, a gateway in front of it does that.
 public enum OpaqueKey: Sendable, Equatable {
     /// The hub makes claims for the key, with this role and without an expiry.
     case role(String)
@@ -17,8 +17,8 @@ public enum OpaqueKey: Sendable, Equatable {
     /// Prefix of all opaque keys.
     public static let prefix: StaticString = "sb_"
 
-    /// True if a text has the form of an opaque key, even if no such key is configured. As the token of a channel, the
-    /// hub ignores it.
+    /// True if a text has the form of an opaque key, even if no such key is configured. The hub ignores such a key if a
+    /// client sends it as the token of a channel.
     public static func isOne(_ text: RawSpan) -> Bool {
         let length = prefix.utf8CodeUnitCount
         return text.byteCount >= length && text.extracting(0..<length).equals(prefix)

@@ -1,12 +1,12 @@
 import Bytes
 
-/// Claims of a signed token about an operator of the hub.
+/// Claims of an operator's token whose signature was checked.
 public struct OperatorClaims: Sendable, Equatable {
-    /// Value of the claim that names the operator's role for the hub.
+    /// Value of the token's claim for the operator's role.
     public enum Named: Sendable, Equatable {
         case missing
         case text(String)
-        /// A value that is no text: it names no role.
+        /// Value that is not a string, so that it names no role.
         case other
     }
 
@@ -15,12 +15,12 @@ public struct OperatorClaims: Sendable, Equatable {
     /// Claim `sub`; empty if the token has none.
     public let subject: String
     public let named: Named
-    /// End of the token in Unix seconds; nil if it has none.
+    /// Expiry of the token in Unix seconds; nil if it has none.
     public let expiry: Int64?
 }
 
 extension TokenVerifier {
-    /// Checks signature and dates, and returns the claims about an operator.
+    /// Checks the token's signature and dates, and returns its claims about an operator.
     ///
     /// - Parameters:
     ///   - claim: name of the claim that names the operator's role for the hub.
@@ -39,7 +39,7 @@ extension TokenVerifier {
             named: try Self.named(claim, in: json), expiry: reading.expiry)
     }
 
-    /// Returns the claim's value. If a name occurs twice, its last value counts.
+    /// Returns the value of the claim with this name. If the JSON has the name twice, the last value counts.
     private static func named(_ claim: String, in json: [UInt8]) throws(TokenError) -> OperatorClaims.Named {
         var named = OperatorClaims.Named.missing
         do throws(ByteError) {

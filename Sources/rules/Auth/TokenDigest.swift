@@ -1,7 +1,7 @@
 import Bytes
 import Crypto
 
-/// SHA-256 of a token. The hub remembers it instead of the token's text.
+/// SHA-256 of a token. The hub keeps it in memory in place of the token's text.
 struct TokenDigest: Sendable, Hashable {
     private let words: InlineArray<4, UInt64>
 

@@ -1,6 +1,7 @@
 import Bytes
 
-/// Role, subject and claims that a signed token states. They give no rights, because the token may have been refused.
+/// Role, subject and claims that a token with a valid signature states. They give no rights, because the token may have
+/// been refused for another reason.
 public struct TokenHolder: Sendable, Hashable {
     /// Claims as they were sent: one JSON object.
     public let json: [UInt8]

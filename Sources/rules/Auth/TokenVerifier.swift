@@ -60,7 +60,8 @@ public struct TokenVerifier: Sendable {
         return try verify(token, TokenDigest(of: token), at: now)
     }
 
-    /// Checks only the signature and the dates. Operators' tokens need no role. `now` is in Unix seconds.
+    /// Checks only the token's signature and dates, for operators' tokens, which need no role. `now` is in Unix
+    /// seconds.
     public func authenticate(_ token: RawSpan, at now: Int64) throws(TokenError) {
         try checkLength(token)
         _ = try signedClaims(token, at: now)
@@ -101,7 +102,7 @@ public struct TokenVerifier: Sendable {
     private func signedHolder(_ token: RawSpan) throws(TokenError) -> TokenHolder {
         let json = try signed(token)
         var reading = ClaimReading(.none, now: 0)
-        // The claims may be the reason why the token was refused. What they state is read all the same.
+        // The claims may be the reason why the token was refused. They are returned in spite of that.
         // SAFETY: any byte is a valid UInt8, and the span lives for the call.
         try? unsafe reading.read(json.span.bytes)
         return reading.holder(json: json)
@@ -112,8 +113,8 @@ public struct TokenVerifier: Sendable {
         return try reading.claims(json: json, digest: digest)
     }
 
-    /// Returns the signed claims. Steps and order are the reference's: a token with two faults is refused for the same
-    /// one.
+    /// Returns the claims after checking the signature and the claims themselves. The checks have the same order as in
+    /// Supabase Realtime, so a token with two faults is refused for the same reason.
     func signedClaims(_ token: RawSpan, at now: Int64) throws(TokenError) -> ([UInt8], ClaimReading) {
         let json = try signed(token)
         var reading = ClaimReading(expectations, now: now)
