@@ -77,11 +77,13 @@ extension Explainer {
 
     // MARK: The holder's part of the policies
 
+    /// Part of a policy's condition, with the holder's claims in it.
     struct HeldPart {
         var part: PolicyPart
         var residual: Residual
     }
 
+    /// Policies of a table for one holder, with the holder's claims and memberships in them.
     struct Held {
         var policy: PolicyBinding
         var subject: PolicySubject
@@ -100,6 +102,7 @@ extension Explainer {
         static let unknown = MembershipKeys(keys: [], hasNull: false, hasRows: false, isUnknown: true)
     }
 
+    /// Returns the policies with the holder's claims in them; asks PostgreSQL for the values that they need.
     private func hold(_ policy: PolicyBinding, _ question: Question) throws(ExplainFailure) -> Held {
         let holder = question.holder
         let subject = PolicySubject(role: holder.role, claims: holder.claims, identity: 0)
@@ -141,6 +144,8 @@ extension Explainer {
         return Awaiting.answer(within: Self.patience) { judge.evaluate(Array(terms), as: subject, then: $0) } ?? nil
     }
 
+    /// Reads the keys of the holder's memberships: from PostgreSQL, computed back to the change, or else from the log
+    /// alone.
     private func fill(_ held: inout Held, _ change: RecordedChange) {
         let residuals = [held.whole] + held.parts.joined().map(\.residual)
         let wanted = Array(Set(residuals.flatMap(\.memberships)))
@@ -267,12 +272,14 @@ extension Explainer {
 
     // MARK: Images
 
+    /// Filter and policies by which the old and the new row of a change are evaluated.
     struct JudgedImages {
         var binding: TableBinding
         var filters: [(text: String, depth: Int, predicate: Predicate)]
         var held: Held?
     }
 
+    /// Evaluates filter and policies for the old or the new row of the change.
     private func image(
         _ judged: inout JudgedImages, _ change: RecordedChange, isOld: Bool, _ withoutPostgres: inout String?
     ) -> Explanation.Image {

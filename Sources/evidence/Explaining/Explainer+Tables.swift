@@ -63,6 +63,7 @@ extension Explainer {
         }
     }
 
+    /// Returns the reason why a role sees no row, if a warning with this code means that; nil otherwise.
     private func closed(_ code: TextCode, _ binding: TableBinding) -> TableFinding.Closed? {
         switch code {
         case .rowsRefused where binding.access == .unauthorized, .nothingReadable: .byRights
@@ -71,6 +72,7 @@ extension Explainer {
         }
     }
 
+    /// True if PostgreSQL must evaluate a part of the table's policies for each row.
     private func asks(_ binding: TableBinding) -> Bool {
         binding.policy?.parts.contains { $0.term.contains { $0 == .undecided } } ?? false
     }

@@ -4,6 +4,8 @@ import History
 
 /// Conclusion from all steps of an explanation.
 extension Explanation {
+    /// Returns the explanation with its conclusion: if the client would have received the change, and a sentence with
+    /// the reason.
     func concluded(_ question: Explainer.Question) -> Explanation {
         var result = self
         if isUndecided, publication.hasOperation, wantsOperation {
@@ -32,6 +34,7 @@ extension Explanation {
         return result
     }
 
+    /// Returns if the client would have received the change, and the reason in words.
     private func verdict(_ question: Explainer.Question) -> (isTold: Bool, reason: String) {
         guard publication.isPublished else { return (false, "publication \(publication.name) does not have the table") }
         guard publication.hasOperation else {

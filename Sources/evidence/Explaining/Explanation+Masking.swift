@@ -2,6 +2,7 @@
 
 /// Masking of the values in an explanation. It must happen before the sentence of the conclusion is made of them.
 extension Explanation {
+    /// Returns the explanation with the values of masked columns replaced.
     func masked(_ discretion: Discretion) -> Explanation {
         var shown = self
         shown.image = image?.masked(discretion)

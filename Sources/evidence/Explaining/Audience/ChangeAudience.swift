@@ -166,8 +166,10 @@ private struct KeptMessage {
         isPrivate = text("private") == "t"
     }
 
+    /// True if the refused client asked for the message's topic.
     func isFor(refused note: LedgerNote) -> Bool { note.topic == topic }
 
+    /// True if the channel had joined the message's topic, was private if the message is, and could read broadcasts.
     func isFor(_ attendance: Attendance) -> Bool {
         let note = attendance.joined.note
         return note.topic == topic && note.isPrivate == isPrivate && !note.isDeaf

@@ -71,6 +71,7 @@ struct LeakFindings {
         (self.given, self.changes, self.settings) = (given, changes, settings)
     }
 
+    /// Compares all deliveries of the given offsets to all clients, and fills the report.
     mutating func find(_ clients: LeakClients, _ offsets: Range<UInt64>, _ report: inout LeakReport) throws {
         var sent: [Channel: [UInt64: Int64]] = [:]
         try log.deliveries(of: offsets) { delivery in
@@ -165,6 +166,7 @@ struct LeakFindings {
         take(verdict, offset, fact, subject, attendance, &report)
     }
 
+    /// Adds the result for one change and one channel to the report, or to the deliveries that may be missing.
     private mutating func take(
         _ verdict: Verdict, _ offset: UInt64, _ fact: (table: Int, operation: Operation), _ subject: Int,
         _ attendance: Attendance, _ report: inout LeakReport
@@ -226,10 +228,13 @@ struct LeakFindings {
         return (shown, shown == nil ? cause(ruled.told, subject) : .ledger)
     }
 
+    /// Returns the first cause for which verdicts of this subject are unknown.
     private func cause(_ told: ToldChanges, _ subject: Int) -> UnknownCause {
         UnknownCause.allCases.first { told.causes[subject].contains($0) } ?? .catalog
     }
 
+    /// Returns the result of the catalog that was valid at the change, for the subject and the table; nil if it is
+    /// unknown.
     private func past(_ table: TableName, _ subject: Int, _ offset: UInt64) -> RuledChanges.OfTable? {
         timeline.record(at: offset).flatMap { catalogs[$0] }?.of(table, subject)
     }
@@ -248,6 +253,7 @@ struct LeakFindings {
 
     // MARK: The report
 
+    /// Adds a missed delivery to the report, unless the client received the change after a return.
     private mutating func add(_ missing: Missing, _ report: inout LeakReport) {
         let (item, line) = (missing.item, missing.line)
         let topic = item.attendance.joined.note.topic
@@ -259,6 +265,7 @@ struct LeakFindings {
             &report)
     }
 
+    /// Adds a differing delivery to the report's list, up to the requested number.
     private func list(_ item: LeakReport.Item, _ report: inout LeakReport) {
         if report.items.count < settings.items { report.items.append(item) }
     }
@@ -296,6 +303,8 @@ struct LeakFindings {
         return line
     }
 
+    /// Counts a leaked or missed delivery in the group with its reasons: those of the catalog at that time and of the
+    /// given policies.
     private mutating func shift(
         _ line: Int, _ isGain: Bool, _ offset: UInt64, _ operation: Operation, _ table: TableName, _ subject: Int,
         _ verdict: Verdict, _ report: inout LeakReport

@@ -81,7 +81,10 @@ public struct LeakReport: Sendable {
 
     init(_ offsets: Range<UInt64>) { self.offsets = offsets }
 
+    /// Returns the number of deliveries of this kind, of all users and tables.
     public func count(_ kind: Kind) -> Int { lines.reduce(0) { $0 + $1.count(kind) } }
+    /// Number of deliveries that the hub made, to all users and of all tables.
     public var delivered: Int { lines.reduce(0) { $0 + $1.delivered } }
+    /// Causes of the unknown deliveries, of all users and tables.
     public var causes: Set<UnknownCause> { lines.reduce(into: []) { $0.formUnion($1.causes) } }
 }

@@ -38,6 +38,7 @@ final class AccessDiff {
         self.examples = examples
     }
 
+    /// Counts a change that the holder receives now, under the proposal, or both.
     func note(_ offset: UInt64, _ operation: Operation, isTold: Bool, wouldBeTold: Bool) {
         assert(isTold || wouldBeTold, "a change is noted if at least one side tells it")
         line.before += isTold ? 1 : 0

@@ -40,6 +40,8 @@ struct LoggedMembership {
             && primaryKey.allSatisfy { $0 == key || fixed.contains($0) }
     }
 
+    /// Applies one effect of a logged change on the membership; `isBefore` is true if it counts at the change in
+    /// question.
     mutating func take(_ effect: PastMemberships.Effect.What, isBefore: Bool, hasKey: Bool) {
         switch effect {
         case .unreadable: isReadable = false

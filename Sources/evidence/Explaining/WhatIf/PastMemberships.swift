@@ -147,6 +147,7 @@ struct PastMemberships: ~Copyable {
 
     // MARK: Forward
 
+    /// Stores a table's schema from the log, which later changes refer to.
     mutating func learn(_ schema: RawSpan) throws { try schemas.learn(schema) }
 
     /// Applies the effects of a transaction's part; returns the indexes of the sets that changed.
@@ -181,6 +182,7 @@ struct PastMemberships: ~Copyable {
         var what: What
     }
 
+    /// Returns the effects of a transaction's part on the memberships.
     mutating func effects(of payload: RawSpan) throws -> [Effect] {
         var part = try TransactionPart(payload)
         let xid = part.xid

@@ -108,6 +108,7 @@ struct Ruling {
         return parts
     }
 
+    /// Returns the indexes in `sets` of the memberships that a policy reads; reads those that are not there yet.
     private mutating func places(
         of residual: Residual, _ subject: PolicySubject, _ judge: TrialJudge, _ known: inout KnownOfHolder
     ) throws(PostgresError) -> [Int] {
@@ -142,6 +143,7 @@ struct Ruling {
         return .undecided
     }
 
+    /// Reads the keys of a holder's membership from PostgreSQL.
     private func members(
         _ held: HeldMembership, _ subject: PolicySubject, _ judge: TrialJudge
     ) throws(PostgresError) -> Members {
@@ -154,6 +156,7 @@ struct Ruling {
         return Members(held: held, table: table, fill: table == nil ? .unreadable : fill ?? .unreadable)
     }
 
+    /// Role of the holder with this index.
     func role(of holder: Int) -> String { roles[holder] }
 
     /// True if only PostgreSQL can evaluate the policies for some rows.

@@ -252,6 +252,8 @@ struct RulingPass: ~Copyable {
 
     // MARK: Questions to PostgreSQL
 
+    /// Adds the row of a change to the questions for PostgreSQL, for each target whose verdict the predicate index
+    /// cannot give.
     private mutating func want(_ change: borrowing Change, at offset: UInt64, _ asking: [Int]) throws {
         for number in asking {
             let target = targets[number]
@@ -327,6 +329,7 @@ struct RulingPass: ~Copyable {
         return texts
     }
 
+    /// Asks PostgreSQL about the collected rows of one policy, and records the verdicts.
     private mutating func ask(_ key: UInt64) throws {
         guard let judge, let question = questions.removeValue(forKey: key), !question.rows.isEmpty else { return }
         let asking = Set(question.asking.flatMap(\.targets)).sorted()

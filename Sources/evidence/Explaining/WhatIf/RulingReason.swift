@@ -30,6 +30,7 @@ struct RuledChanges {
     let ruling: Ruling
     let told: ToldChanges
 
+    /// Returns the result for one table and one holder.
     func of(_ table: TableName, _ holder: Int) -> OfTable {
         let number = ruling.places[Ruling.Place(holder: holder, schema: table.schema, table: table.name)]
         assert(number.map { ruling.pairs[$0].holder == holder } ?? true, "a pair is found by its own holder")

@@ -32,6 +32,7 @@ struct WindowSchemas {
             all.map { (TableName(schema: $0.schema, name: $0.name), $0) }, uniquingKeysWith: { first, _ in first })
     }
 
+    /// Stores a schema from the log, matched to the catalog's table of the same name.
     mutating func learn(_ stored: RawSpan) throws(ByteError) {
         let fingerprint = RelationCodec.fingerprint(of: stored)
         guard schemas[fingerprint] == nil else { return }
