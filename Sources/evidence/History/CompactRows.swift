@@ -118,7 +118,9 @@ struct CompactRows {
         return entry.hasRow ? entry.facts : nil
     }
 
+    /// True if the row of this entry's key was deleted or got another key since the last gap.
     func isGone(_ number: Int, gaps: Int) -> Bool { Int(entry(number).gone) == gaps + 1 }
+    /// True if a change of this key after the reconstructed position was read.
     func isSettled(_ number: Int) -> Bool { entry(number).isSettled }
 
     /// Numbers of the entries that have a row, in the order of the rows' log offsets.
@@ -228,6 +230,7 @@ struct CompactRows {
         return number
     }
 
+    /// Enters an entry's number into the hash table.
     private mutating func enter(_ number: Int, _ hash: UInt64) {
         let mask = slots.count - 1
         var slot = Int(truncatingIfNeeded: hash) & mask
@@ -273,6 +276,7 @@ struct CompactRows {
         (0..<4).reduce(0) { $0 | Int(pieces[piece].bytes[place + $1]) << (8 * $1) }
     }
 
+    /// Number of bytes that are reserved for the entry's key and image.
     private func reserved(_ entry: Entry) -> Int { number(in: Int(entry.piece), at: Int(entry.start) - 4) }
 
     private mutating func release(_ entry: Entry) {

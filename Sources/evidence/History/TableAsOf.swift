@@ -206,6 +206,8 @@ private struct Gathering {
         return (index, prepared.known)
     }
 
+    /// Makes the table at this index the result, unless the present result is a table with the given name and this one
+    /// has another.
     private mutating func show(_ index: Int, _ relation: RecordedRelation) {
         guard shown != index || tables[index].name != relation.table else { return }
         if relation.table == asked || shown.map({ tables[$0].name }) != asked { shown = index }
@@ -228,6 +230,7 @@ private struct Gathering {
         }
     }
 
+    /// Returns the row with masked values and its key as a text.
     func described(_ row: TableRows.Row) -> RowAsOf {
         let known = masks[row.relation.fingerprint]
         let values = (known ?? MaskedRelation(row.relation.relation, masking, alsoCalled: [])).shown(row.values)

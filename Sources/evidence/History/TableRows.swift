@@ -38,6 +38,7 @@ struct TableRows {
         self.keepsTrack = keepsTrack
     }
 
+    /// True if these are all rows of the table; see `isWholeIfPublished` for a condition.
     var isWhole: Bool { emptied != nil || wasRead }
     /// True if the rows are complete only on a condition: every change of the table reached the log, because the table
     /// was always in the publication.
@@ -101,6 +102,7 @@ struct TableRows {
         return true
     }
 
+    /// Applies a change before the position, in the order of the log.
     mutating func take(_ change: RecordedChange, _ relation: RecordedRelation) throws(ByteError) {
         if let left = change.forgotten { return try forget(left, change.operation, relation) }
         let key = change.key.map(\.value)
@@ -135,10 +137,12 @@ struct TableRows {
         return row
     }
 
+    /// Records that the row of this key was deleted or got another key.
     private mutating func note(gone key: [RowValue]) {
         if keepsTrack { rows.note(gone: RowValue.key(key).rawBytes, gaps: gaps) }
     }
 
+    /// Removes all rows, for a truncate.
     private mutating func empty() {
         rows.removeAll()
         forgotten = []
@@ -207,6 +211,7 @@ struct TableRows {
 
     // MARK: Readings from the database
 
+    /// Adds the rows of a part that was read from the database, except those for which a change is known.
     mutating func take(_ part: KeptPart) throws {
         // After a truncate, every row comes from a change.
         guard emptied != gaps else { return }
@@ -227,6 +232,7 @@ struct TableRows {
         noteWhole(part.note)
     }
 
+    /// True if no change since the last gap concerned the row with this key, so that a reading may show it.
     private func isUnheardOf(_ key: [RowValue], _ relation: RecordedRelation) -> Bool {
         if let number = rows.find(RowValue.key(key).rawBytes) {
             if let facts = rows.facts(of: number), Int(facts.gaps) == gaps { return false }
@@ -236,6 +242,7 @@ struct TableRows {
         return !forgotten.contains { $0.fits(hash) } && !settledMarks.contains { $0.fits(hash) }
     }
 
+    /// Records a part of a reading; with all its parts, the reading has all rows of the table.
     private mutating func noteWhole(_ note: KeptRows) {
         var known = parts[note.reading] ?? ([], nil)
         known.numbers.insert(note.part)
@@ -246,6 +253,7 @@ struct TableRows {
 }
 
 extension TableRows.Row {
+    /// Value of the column with this name; nil if the row's schema has none.
     fileprivate func value(_ name: String) -> RowValue? { relation.relation.column(named: name).map { values[$0] } }
 }
 

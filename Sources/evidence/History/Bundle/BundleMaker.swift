@@ -81,6 +81,7 @@ public struct BundleMaker: ~Copyable {
         }
     }
 
+    /// True if the name is that of a segment, or of a segment's index or keys.
     private static func belongs(_ name: String) -> Bool {
         [".segment", ".index", ".keys"].contains { name.hasSuffix($0) } && name.first?.isNumber == true
     }
@@ -184,6 +185,7 @@ extension HistoryLog {
 }
 
 extension Attendance {
+    /// Returns a note that the channel is joined at this offset, with the claims that it has there.
     fileprivate func standing(at offset: UInt64) -> LedgerNote {
         var note = joined.note
         let holder = holder(at: offset).note
@@ -193,6 +195,7 @@ extension Attendance {
         return note
     }
 
+    /// True if notes of the channel's loop may be missing before this offset.
     fileprivate func isDoubtful(at offset: UInt64) -> Bool {
         if case .missed(_, let behind, _) = end { behind <= offset } else { false }
     }

@@ -76,6 +76,7 @@ extension RecordedChange {
         return shown
     }
 
+    /// Returns the logical message with masked content and actor.
     func maskingMessage(by masking: Masking) -> RecordedChange {
         var shown = self
         shown.content = masking.shown(content: content, prefix: String(decoding: prefix, as: UTF8.self))

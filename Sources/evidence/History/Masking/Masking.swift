@@ -100,10 +100,12 @@ public final class Masking: Sendable {
             || bytes.starts(with: Array("{\"(".utf8))
     }
 
+    /// True if the user asked to see the column.
     private func isAskedFor(_ column: String, of tables: some Collection<TableName>) -> Bool {
         shown.contains { mask in tables.contains { mask.covers(column, of: $0) } }
     }
 
+    /// Returns a value whose type has names in it, with the values under masked names replaced.
     private func structured(_ bytes: [UInt8], _ column: Column, _ tables: some Collection<TableName>) -> RowValue {
         if column.typeOID == 114 || column.typeOID == 3802 {
             switch MaskedJSON(isMasked: { self.masks($0, of: tables) }, mark: mark).masking(bytes) {
@@ -121,6 +123,7 @@ public final class Masking: Sendable {
         firstMention(text, of: tables) != nil
     }
 
+    /// Returns the range of the first word that is a masked name; nil if there is none.
     private func firstMention(_ text: [UInt8], of tables: some Collection<TableName>) -> Range<Int>? {
         var start: Int?
         for index in 0...text.count {
