@@ -123,6 +123,7 @@ extension RunningProject {
         try project.blocklist.add(Blocklist.Block(target, until: until, by: `operator`, reason: kick.reason), at: now)
     }
 
+    /// Returns the answer if a block of one socket's login was not possible, because no socket or no login was found.
     private static func withoutLogin(_ tally: CutOff.Tally) -> HTTPResponse {
         tally.sockets == 0
             ? .message(.notFound, "no socket has that number now")
@@ -145,6 +146,7 @@ extension RunningProject {
         return .json(.ok, JSONValue.object(JSONObject([("data", .array(listed))])).bytes)
     }
 
+    /// Ends the block of a user or login, and returns the answer.
     func unblock(_ target: CutOffTarget) -> HTTPResponse {
         do throws(Blocklist.Failure) {
             let isEnded = try project.blocklist.remove(target, at: Clock.unixMicroseconds() / 1_000_000)

@@ -146,6 +146,8 @@ extension RunningProject {
 
     private static func moment(_ microseconds: Int64) -> String { TimeText.write(microseconds / 1_000_000) + "Z" }
 
+    /// Waits until the ingest thread has written all marks to the log. Returns false at the deadline, in monotonic
+    /// nanoseconds.
     private func isWritten(until deadline: UInt64) -> Bool {
         while !ingest.hasWrittenMarks {
             guard Clock.monotonicNanoseconds() < deadline else { return false }

@@ -248,6 +248,7 @@ public final class ProjectDirector: Operators {
         }
     }
 
+    /// Returns the refusal of a request that could not be written to the audit file, and logs the reason.
     private static func unrecorded(_ failure: AuditFailure) -> HTTPResponse {
         Log.shared.error(
             "an operator's request was refused, because the audit file cannot be written", [.reason("\(failure)")])
@@ -256,6 +257,8 @@ public final class ProjectDirector: Operators {
             "nothing was done, because the hub cannot write its audit file: its log says why")
     }
 
+    /// Queues a question to the project's log, which a separate process answers. Returns an answer only if the hub is
+    /// still starting.
     private func ask(
         _ what: QuestionRun.What, of record: ProjectRecord, by asker: Operator?, for client: WaitingClient,
         then later: @escaping Answer,
@@ -275,6 +278,7 @@ public final class ProjectDirector: Operators {
         return nil
     }
 
+    /// Queues a stream of the log's new entries. Returns an answer only if the hub is still starting.
     private func follow(
         _ question: LogQuestion, of record: ProjectRecord, by asker: Operator, for client: WaitingClient,
         then later: @escaping Answer
@@ -385,6 +389,7 @@ public final class ProjectDirector: Operators {
         return restarted(name)
     }
 
+    /// Creates in the database of a new project what the hub needs there; a failure is only logged.
     private func prepare(_ record: ProjectRecord) {
         guard let database = record.database, let preparation = planner.preparation else { return }
         do {
@@ -427,6 +432,8 @@ public final class ProjectDirector: Operators {
         }
     }
 
+    /// Deletes the event log of a deleted project, or keeps it, as the request says. Always keeps the log of the
+    /// settings' project.
     private func giveUpLog(of record: ProjectRecord, _ fate: LogFate) -> HTTPResponse {
         let (name, directory) = (record.externalID, planner.directory(of: record))
         if isConfigured(name) {
@@ -501,6 +508,8 @@ public final class ProjectDirector: Operators {
         ).response
     }
 
+    /// Returns the answer that `answer` gives for the running project, or the one for a project that does not exist or
+    /// run.
     private func asked(_ name: String, _ answer: (RunningProject) -> HTTPResponse) -> HTTPResponse {
         guard let project = project(name) else {
             return api.record(name) == nil

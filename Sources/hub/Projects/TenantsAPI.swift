@@ -41,6 +41,7 @@ public struct TenantsAPI: Sendable {
         }
     }
 
+    /// Result of checking a request: a refusal, or the command with its request.
     private enum Check {
         case refused(HTTPResponse)
         case command(OperatorCommand, OperatorRequest)
@@ -216,12 +217,14 @@ public struct TenantsAPI: Sendable {
         record(asked.name) == nil ? .response(Self.notFound) : .operation(operation, by: asked.operator)
     }
 
+    /// Returns the project's record as an answer.
     func shown(_ asked: OperatorRequest) -> TenantsOutcome {
         .response(record(asked.name).map(told) ?? Self.notFound)
     }
 
     // MARK: Answers
 
+    /// HTTP answer with the records of all projects.
     var list: HTTPResponse {
         let stored = store.all
         let names = Set(stored.map(\.externalID))

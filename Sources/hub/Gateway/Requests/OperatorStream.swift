@@ -47,6 +47,7 @@ public final class WaitingClient: Sendable {
         return true
     }
 
+    /// Records that the client's loop has handled this number of bytes.
     func hasTaken(_ count: Int) { bytes.wrappingSubtract(count, ordering: .relaxed) }
 }
 

@@ -52,6 +52,7 @@ public final class CutOff: Sendable {
         return order.wait(patience)
     }
 
+    /// Adds the counts of one loop, which has carried out the order.
     func add(_ part: Tally) {
         tally.withLock { tally in
             tally.sockets += part.sockets
@@ -64,6 +65,7 @@ public final class CutOff: Sendable {
         pulse.beat()
     }
 
+    /// Waits until all loops have carried out the order, for at most `patience`, and returns the counts.
     private func wait(_ patience: Duration) -> Tally {
         let deadline = Clock.monotonicNanoseconds() + patience.wholeNanoseconds
         var seen: UInt64 = 0

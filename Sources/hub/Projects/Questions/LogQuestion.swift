@@ -264,6 +264,7 @@ public struct LogQuestion: Sendable, Equatable {
         operand.hasSuffix("…") || operand.hasSuffix("?") ? String(operand.dropLast()) : operand
     }
 
+    /// Returns the text for the audit file: the command and its options, with conditions and keys replaced by `…`.
     private static func audited(_ command: String, _ items: [HTTPQueryItem]) -> String {
         let hidden: Set = ["key", "where", "filter", "because", "note", "replayed"]
         let shown = items.filter { $0.name != "parts" }
@@ -280,6 +281,7 @@ public struct LogQuestion: Sendable, Equatable {
     /// True if the command is a subcommand of `tidewire log`.
     var isOfLog: Bool { Self.ofLog.contains(command) || command == "forget" }
 
+    /// Returns the values of the operands in order. Throws if one is missing or given too often.
     private static func given(
         _ wanted: [String], _ operands: [String: [String]], _ command: String
     ) throws(Refusal) -> [String] {

@@ -21,12 +21,14 @@ struct QuestionRun {
     /// Client that waits for the answer. If it disconnects, the process is ended.
     let client: WaitingClient
 
+    /// Returns the same run with one more option in its question.
     func with(_ option: String) -> QuestionRun {
         guard case .question(let question) = what else { return self }
         return QuestionRun(
             what: .question(question.with(option)), place: place, program: program, client: client)
     }
 
+    /// Runs the question, or reads the part of an earlier answer, and returns the answer.
     func answer() -> HTTPResponse {
         guard !client.hasLeft else { return refusal(.abandoned) }
         do throws(SystemError) {
@@ -47,6 +49,7 @@ struct QuestionRun {
         }
     }
 
+    /// Returns the command line of the process that answers the question.
     private func words(_ question: LogQuestion) -> [String] {
         guard !question.batch.isEmpty else { return [program] + wordsOfCommand(question) }
         let texts = question.batch.map { question in
