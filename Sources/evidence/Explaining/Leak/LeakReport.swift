@@ -12,8 +12,8 @@ public struct LeakReport: Sendable {
         /// The hub did not deliver the change; the given policies would have shown it. A change that the client
         /// received after a return counts as delivered.
         case missed
-        /// Unknown: it is not recorded if the hub delivered the change, or not computable if the given policies would
-        /// have shown it.
+        /// Unknown: the log does not show whether the hub delivered the change, or the verdict of the given policies
+        /// cannot be computed.
         case unknown
     }
 

@@ -43,7 +43,7 @@ public struct WhatIf {
         case badBinding(table: String, reason: String)
         /// A proposed subscription is for a table that is not in the publication.
         case unpublished(TableName)
-        /// There are too many pairs of holders and changes; `most` is the limit.
+        /// Excess of pairs of a holder and a change; `most` is the limit.
         case tooLarge(pairs: Int, most: Int)
     }
 
