@@ -4,7 +4,7 @@ import EventLog
 import History
 import Settings
 
-/// Command `tidewire asof`.
+/// Command `tidewire asof`: prints the rows that a table had at a moment, from the event log.
 struct AsOfCommand: Command {
     let name = "asof"
     let summary = "Show the rows that a table had at a moment."
@@ -110,6 +110,7 @@ struct AsOfCommand: Command {
 }
 
 extension RowAsOf {
+    /// Text of the KNOWN BY column: the offset of the entry from which the log knows this row.
     fileprivate var knownBy: String {
         switch witness {
         case .change: "@\(offset)"
@@ -137,6 +138,7 @@ extension Option {
 }
 
 extension Arguments {
+    /// Returns the maximum number of rows that the command may collect, as the option says.
     func mostRows() throws(UsageError) -> Int {
         guard case .integer(let number) = try value(of: .mostRows, as: .integer(1...100_000_000)) else {
             return 1_000_000

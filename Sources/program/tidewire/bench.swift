@@ -1,6 +1,7 @@
 import Console
 
-/// `tidewire bench`, which is a separate program, so that the hub does not contain the load generator.
+/// Command `tidewire bench`: starts the separate program `tidewire-bench`. So the hub's program does not contain the
+/// load generator.
 struct BenchCommand: Command {
     let name = "bench"
     let summary = "Measure how fast the hub is on this machine, beside baselines."

@@ -6,7 +6,7 @@ import History
 import Settings
 import System
 
-/// Command `tidewire bundle`.
+/// Command `tidewire bundle`: writes a window of the log with its ledger and the settings into one masked file.
 struct BundleCommand: Command {
     let name = "bundle"
     let summary = "Write a window of the log into one file that can be read on any machine."
@@ -109,8 +109,8 @@ extension Option {
 }
 
 extension Configuration.Effective {
-    /// Setting as `tidewire config --json` prints it, without its explanations. Secrets are hidden there too.
-    /// too.
+    /// JSON of a setting for the bundle: its name, value and whether it is the default. Secrets are hidden, as in
+    /// `tidewire config`.
     fileprivate var bundled: String {
         var line = JSONLine()
         line.add("name", setting.name)

@@ -1,6 +1,6 @@
 import Console
 
-/// Command `tidewire completions`.
+/// Command `tidewire completions`: prints the completion script of a shell.
 struct CompletionsCommand: Command {
     let name = "completions"
     let summary = "Print a script that completes command lines in bash, zsh or fish."

@@ -1,7 +1,7 @@
 import Console
 import Settings
 
-/// Command `tidewire config`.
+/// Command `tidewire config`: shows the effective settings and the source of each value.
 struct ConfigCommand: Command {
     let name = "config"
     let summary = "Print the effective configuration, or a sample file to start from."
@@ -44,6 +44,7 @@ struct ConfigCommand: Command {
         return try Configuration.load(surroundings: terminal.surroundings.withoutSettings)
     }
 
+    /// Prints the environment variables of Supabase's Realtime that are set but that this hub ignores.
     private func tellWithoutEffect(_ names: [String], _ terminal: Terminal) throws {
         guard !names.isEmpty else { return }
         try terminal.remark("")
@@ -52,6 +53,7 @@ struct ConfigCommand: Command {
         for name in names { try terminal.remark("   \(name)") }
     }
 
+    /// Returns the rows of the named settings; all rows if no setting is named. Throws for an unknown name.
     private func select(_ names: [String], from rows: [Configuration.Effective]) throws -> [Configuration.Effective] {
         for name in names where Setting.named(name) == nil {
             let hint = NearestName.to(name, among: Setting.all.map(\.name)).map { "; did you mean \($0)?" }

@@ -3,7 +3,7 @@ import Embedded
 import Postgres
 import Settings
 
-/// Command `tidewire db apply`.
+/// Command `tidewire db apply`: creates the roles, functions and publications that the hub needs in a database.
 struct DatabaseApplyCommand: Command {
     let name = "apply"
     let summary = "Create in the database what the hub needs and what is missing."
@@ -45,7 +45,7 @@ struct DatabaseApplyCommand: Command {
         let plan = try DatabaseAccess.asking { try installation.plan(files) }
         let isSettled = arguments.has(.yes) && plan.allSatisfy { $0.failure == nil } && !plan.allSatisfy(\.doesNothing)
         if isSettled, !arguments.has(.json) {
-            // Nobody is asked, so what is applied is printed once.
+            // With --yes there is no question, so the plan is not printed before its execution.
             try terminal.print("Applying to \(connection.place)")
         } else {
             try report.show(plan, of: connection.place)
@@ -80,6 +80,7 @@ struct DatabaseApplyCommand: Command {
         return DatabaseAccess.hint(failure, who: needed)
     }
 
+    /// Asks the user whether to apply the plan. Returns the answer.
     private func agrees(_ terminal: Terminal) throws -> Bool {
         try terminal.flush()
         return ["y", "yes"].contains(terminal.ask("Apply this? [y/N] ")?.lowercased())
@@ -101,7 +102,7 @@ extension Option {
         "ddl-messages", "Also create the event triggers of 050_ddl_messages.sql, which needs a superuser.")
 }
 
-/// Report of planned and executed changes, for people or scripts.
+/// Printer of the objects that `tidewire db apply` would create or has created, as text or JSON.
 private struct InstallationReport {
     private let terminal: Terminal
     private let isJSON: Bool

@@ -3,7 +3,7 @@ import Postgres
 import Replication
 import Settings
 
-/// Command `tidewire db`.
+/// Command `tidewire db`: the group of commands that prepare a database.
 struct DatabaseCommand: Command {
     let name = "db"
     let summary = "Prepare a database for the hub."
@@ -16,7 +16,7 @@ struct DatabaseCommand: Command {
     let subcommands: [any Command] = [DatabaseApplyCommand()]
 }
 
-/// Connections for commands that administer the database.
+/// Connections to a database for commands. Errors become messages with exit codes and advice.
 enum DatabaseAccess {
     static func connect(
         _ configuration: Configuration, _ name: String, keepsSettings: Bool = false
@@ -28,7 +28,8 @@ enum DatabaseAccess {
             ConnectionTarget(database.revealed), shown: "\(database)", name, keepsSettings: keepsSettings)
     }
 
-    /// - Parameter shown: the address without its secrets.
+    /// Connects to a database. Throws a message with advice if that fails.
+    /// - Parameter shown: the address without its secrets, for that message.
     static func connect(
         _ target: ConnectionTarget, shown: String, _ name: String, keepsSettings: Bool = false
     ) throws -> Connection {
@@ -42,6 +43,7 @@ enum DatabaseAccess {
         }
     }
 
+    /// Runs a body that queries a database, and turns PostgreSQL's errors into messages with exit codes and advice.
     static func asking<T>(_ body: () throws -> T) throws -> T {
         do {
             return try body()
@@ -50,7 +52,8 @@ enum DatabaseAccess {
         }
     }
 
-    /// Returns advice about the error. If the login lacks a right, the advice names the login that has it.
+    /// Returns advice about an error of PostgreSQL. If the login lacks a right, the advice says which login to give.
+    /// - Parameter needed: the login that has the right, in words after "give a login".
     static func hint(
         _ error: PostgresError, who needed: String = "that owns the named object, or a superuser"
     ) -> String {

@@ -11,13 +11,13 @@ import Server
 import Settings
 import System
 
-/// The hub of `tidewire dev`, which the incident restarts.
+/// Hub of `tidewire dev`. The demonstration of an incident restarts it.
 final class DevHub {
     private let configuration: Configuration
     private(set) var hub: Hub
 
-    /// Settings for a fast and ordered incident: clients need no slow drain, and one loop keeps all events in one
-    /// order.
+    /// Settings for a fast incident with a reproducible order: the hub closes clients without a drain time, and one
+    /// socket loop serves all clients.
     static let hurried = [
         SettingOverride(Setting(\.drainTime), "0s", from: .command("tidewire dev")),
         SettingOverride(Setting(\.loops), "1", from: .command("tidewire dev")),
@@ -32,6 +32,7 @@ final class DevHub {
 
     func stop() { hub.stop() }
 
+    /// Stops the hub, runs `meanwhile`, and starts a hub with the same configuration. Returns once it streams.
     func restart(_ meanwhile: () throws -> Void) throws {
         hub.stop()
         try meanwhile()
@@ -41,7 +42,8 @@ final class DevHub {
 
     static let advice = "Look at the lines of the hub above; a slow machine may need a second attempt."
 
-    /// Waits until the hub streams, so that all later commits reach the log.
+    /// Waits until the hub receives the replication stream, so that it records all later commits. Throws after three
+    /// minutes.
     func awaitStream() throws {
         for _ in 0..<1800 {
             if hub.status.isStreaming { return }
@@ -52,7 +54,8 @@ final class DevHub {
     }
 }
 
-/// Demonstration of `tidewire dev --incident`: runs the incident, then shows questions about it.
+/// Demonstration of `tidewire dev --incident`: plays the incident, then prints questions about it with commands that
+/// answer them.
 struct IncidentShow {
     let directory: String
     let database: DemoDatabase
@@ -84,6 +87,7 @@ struct IncidentShow {
         try terminal.flush()
     }
 
+    /// Waits until the log has a record of the catalog that was read after `time` (microseconds since 1970).
     private func awaitCatalog(since time: Int64) throws {
         for _ in 0..<1800 {
             var reader = try EventLogReader(
@@ -99,7 +103,7 @@ struct IncidentShow {
             .unreachable, "the log did not get a record of the catalog within three minutes", hint: DevHub.advice)
     }
 
-    /// Waits until the log shows the end of every client, so that the questions always have the same answers.
+    /// Waits until the ledger has an end for each join of a client. Otherwise the answers to the questions would vary.
     private func awaitEnds() throws {
         let log = try historyLog()
         for _ in 0..<1800 {
@@ -115,7 +119,7 @@ struct IncidentShow {
             .unreachable, "the log did not get the end of every client within three minutes", hint: DevHub.advice)
     }
 
-    /// Opens the demo's log, masked by the rules of its hub.
+    /// Opens the log of the demonstration's hub, masked by the rules of that hub.
     private func historyLog() throws -> HistoryLog {
         let directory = try DiskDirectory(logDirectory)
         return HistoryLog(directory: directory, masking: Masking(try .obeying(directory, and: nil)))
@@ -123,6 +127,7 @@ struct IncidentShow {
 
     // MARK: The incident
 
+    /// Prints a step of the incident.
     private func say(_ step: IncidentStep) throws {
         if isJSON {
             var line = JSONLine()
@@ -138,6 +143,7 @@ struct IncidentShow {
         try terminal.flush()
     }
 
+    /// Returns the JSON of a change that a device received.
     private func json(_ heard: Heard) -> String {
         var line = JSONLine()
         line.add("kind", "heard")
@@ -186,7 +192,8 @@ struct IncidentShow {
     }
 }
 
-/// Questions that an engineer would ask after the incident, with the commands that answer them on this log.
+/// Questions that an engineer would ask after the incident. Each has the command that answers it, with the offsets of
+/// this log.
 struct IncidentQuestions {
     struct Question {
         var text: String

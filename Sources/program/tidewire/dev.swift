@@ -10,7 +10,7 @@ import Server
 import Settings
 import System
 
-/// Command `tidewire dev`.
+/// Command `tidewire dev`: runs a hub with a private PostgreSQL and demo data.
 struct DevCommand: Command {
     let name = "dev"
     let summary = "Run the hub with its own PostgreSQL and a demo."
@@ -74,7 +74,7 @@ struct DevCommand: Command {
         return interval
     }
 
-    /// Starts everything in order, waits for the end, and stops everything in reverse order.
+    /// Starts the database, the hub and the demonstration, waits for the end, and stops them in reverse order.
     private func live(
         in directory: String, _ base: Configuration, _ interval: Int, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> ExitCode {
@@ -121,7 +121,7 @@ struct DevCommand: Command {
         return withExtendedLifetime(lock) { .ok }
     }
 
-    /// Locks the directory. Two processes on one directory would stop each other's database.
+    /// Locks the data directory of the command. Two processes on one directory would stop each other's database.
     private func takeLock(_ directory: String) throws -> any StorageLock {
         switch try DiskDirectory(directory).lock("DEV.LOCK") {
         case .taken(let lock): return lock
@@ -154,7 +154,7 @@ extension Option {
     fileprivate static let quiet = Option.flag("quiet", "Do not print how to connect.")
 }
 
-/// Connection data, for a person or a script.
+/// Addresses, keys and passwords of the running demonstration, printed for a person or a script.
 private struct DevCard {
     let url: String
     let directory: String
@@ -204,8 +204,8 @@ private struct DevCard {
             """
     }
 
-    /// Returns a token that is valid for a year, like a project's keys. Its session id lets the hub recognise a
-    /// returning client.
+    /// Returns a client's token that is valid for a year, like a project's keys. It has a `session_id`, by which the
+    /// hub recognises a returning client.
     private func token(role: String, person: DemoDatabase.Person?, isOfStaff: Bool = false) -> String {
         let now = Clock.unixMicroseconds() / 1_000_000
         var claims = JSONLine()

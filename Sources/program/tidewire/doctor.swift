@@ -7,7 +7,7 @@ import Postgres
 import Settings
 import System
 
-/// Command `tidewire doctor`.
+/// Command `tidewire doctor`: checks settings, database and tables for causes that keep changes from clients.
 struct DoctorCommand: Command {
     let name = "doctor"
     let summary = "Find what keeps changes from the clients that expect them, and show how to fix it."
@@ -59,11 +59,11 @@ struct DoctorCommand: Command {
         let connection = try DatabaseAccess.connect(configuration, "doctor", keepsSettings: true)
         var found = SettingsCheck(configuration, terminal.surroundings).run()
         found += try DatabaseAccess.asking { try DatabaseCheck(connection, settings(configuration)).run() }
-        // Without a publication there are no tables, and the missing publication has been reported.
+        // Without a publication there are no tables to check; an earlier check reports the missing publication.
         if !found.contains(where: { $0.area == .publication && $0.isFailure }) {
             found += try tables(configuration, only, holder)
         }
-        // The report about a table has the table's findings, and what may be the reason for them.
+        // With --table, the report has the findings about the table, and failed checks that may be their cause.
         let isStrict = arguments.has(.strict)
         let isReady = !found.contains { $0.isFailure || isStrict && $0.state != .ok }
         if only != nil { found = found.filter { $0.area == .tables || $0.isFailure } }
@@ -89,6 +89,8 @@ struct DoctorCommand: Command {
 
     // MARK: Tables
 
+    /// Checks the tables of the publication for the given holder's role, or for `anon` and `authenticated`.
+    /// - Parameter only: the one table to check; nil for all.
     private func tables(
         _ configuration: Configuration, _ only: TableName?, _ holder: ExplainedHolder?
     ) throws -> [Requirement] {
@@ -117,7 +119,7 @@ struct DoctorCommand: Command {
 
     // MARK: Output
 
-    /// Prints the requirements as csv or md.
+    /// Prints the results of the checks as csv or md.
     private func printRows(_ found: [Requirement], _ terminal: Terminal) throws {
         var table = TableStream(
             [
@@ -158,8 +160,8 @@ struct DoctorCommand: Command {
         if let hint = requirement.hint { try terminal.print("           \(ScreenText.escaped(hint))") }
     }
 
-    /// Prints a script. Steps that need a decision are commented out. So are steps that would show rows to clients who
-    /// do not see them now.
+    /// Prints the SQL that repairs the findings. It comments out each step that needs a decision, or that would show
+    /// rows to clients who do not see them now.
     private func printFixes(_ found: [Requirement], _ terminal: Terminal) throws {
         var printed: Set<String> = []
         for requirement in found where requirement.state != .ok {
@@ -186,6 +188,7 @@ extension Option {
 }
 
 extension Arguments {
+    /// Returns the table of `--table`; nil if the option is not given.
     fileprivate func examinedTable() throws(UsageError) -> TableName? {
         guard let text = value(of: .examined) else { return nil }
         guard let table = TableName(text) else {
@@ -194,7 +197,7 @@ extension Arguments {
         return table
     }
 
-    /// Returns the holder whose access is checked; nil if none is given.
+    /// Returns the holder (role and claims) whose access the command checks; nil if the arguments name none.
     fileprivate func tried(_ terminal: Terminal) throws(UsageError) -> ExplainedHolder? {
         guard value(of: .claims) != nil || value(of: .asRole) != nil else {
             if value(of: .subject) != nil { throw UsageError("--sub needs --as-role or --claims") }
@@ -225,7 +228,7 @@ extension Requirement {
     }
 }
 
-/// Checks of the configuration that need no database.
+/// Checks of the settings that need no database: the keys of tokens, and the disk.
 private struct SettingsCheck {
     private let configuration: Configuration
     private let surroundings: ConfigurationSurroundings
@@ -253,7 +256,7 @@ private struct SettingsCheck {
         }
     }
 
-    /// Checks the free space on the disk; nil if the data directory does not exist yet.
+    /// Checks the free space on the disk of the data directory; nil if that directory does not exist yet.
     private func disk() -> Requirement? {
         let path = configuration.dataDirectory
         guard let directory = try? DiskDirectory(path), let free = try? directory.freeBytes()

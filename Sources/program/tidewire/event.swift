@@ -5,7 +5,7 @@ import EventLog
 import Explaining
 import History
 
-/// Command `tidewire event`.
+/// Command `tidewire event`: shows one change in full, and how many clients it reached.
 struct EventCommand: Command {
     let name = "event"
     let summary = "Show one change in full: its transaction, each column, and how many clients listened to its table."
@@ -46,6 +46,7 @@ struct EventCommand: Command {
         }
     }
 
+    /// Returns the number of clients for each outcome, such as sent or not sent.
     private func counts(_ audience: ChangeAudience) -> OutcomeCounts {
         var counts = OutcomeCounts()
         for client in audience.clients { counts.add(client.outcome) }
@@ -91,7 +92,7 @@ struct EventCommand: Command {
     }
 }
 
-/// Numbers of clients by outcome.
+/// Number of clients for each outcome of a change, such as sent, received or not sent.
 private struct OutcomeCounts {
     private var counts: [ChangeAudience.Client.Outcome: Int] = [:]
     private static let order: [(ChangeAudience.Client.Outcome, String)] = [

@@ -5,7 +5,7 @@ import Diagnostics
 import Projects
 import Settings
 
-/// Command `tidewire kick`.
+/// Command `tidewire kick`: disconnects clients of a running hub, and blocks them for a time.
 struct KickCommand: Command {
     let name = "kick"
     let summary = "Cut off the clients of a user or a session, and block them for a time."
@@ -69,6 +69,7 @@ struct KickCommand: Command {
         return data.members["sockets"] == "0" && data.members["until"] == nil ? .notFound : .ok
     }
 
+    /// Returns whom the command disconnects or blocks: a user, a socket's session or a login, with its id.
     private func target(_ arguments: Arguments) throws(UsageError) -> (kind: String, name: String) {
         var given = arguments.operands.map { ("user", $0) }
         if let login = arguments.value(of: .login) { given.append(("login", login)) }
@@ -77,6 +78,7 @@ struct KickCommand: Command {
         return given[0]
     }
 
+    /// Returns the sentence about the hub's answer.
     private static func sentence(_ members: [String: String]) -> String {
         let sockets = members["sockets"] ?? "?"
         let ended = "\(sockets) \(sockets == "1" ? "socket" : "sockets") ended"

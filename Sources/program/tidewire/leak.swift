@@ -8,7 +8,7 @@ import History
 import Postgres
 import Settings
 
-/// Command `tidewire leak`.
+/// Command `tidewire leak`: compares past deliveries with those that the right policies would have made.
 struct LeakCommand: Command {
     let name = "leak"
     let summary = "Show which deliveries of the past the right policies would not have made."
@@ -85,10 +85,10 @@ struct LeakCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
-            // The log's whole rest is read, because past memberships are computed by undoing all later changes.
+            // Fetches the log to its end, because past memberships are computed by undoing all later changes.
             let log = try arguments.log(asking: [.from], withPolicies: true, terminal)
             var query = try arguments.query(zone)
-            // The hub's answer already begins there.
+            // The fetched bundle already begins at --from.
             if arguments.value(of: .server) != nil { query.from = nil }
             let window = try log.window(from: query.from, to: query.to)
             var settings = Leak.Settings(
@@ -137,9 +137,10 @@ extension Arguments {
     }
 }
 
-/// Printer of a report.
+/// Printer of the deliveries that differ from those that the right policies would have made.
 private struct LeakPrinter {
-    /// Row with differing deliveries.
+    /// Row of a table with the numbers of its deliveries that the right policies would not have made (`leaked`) and
+    /// that the hub did not make although they would (`missed`).
     private struct Row {
         var table: TableName
         var key: String
@@ -153,7 +154,7 @@ private struct LeakPrinter {
     private let zone: DisplayZone
     private let terminal: Terminal
     private let isOfBundle: Bool
-    /// Changes of the listed deliveries, by offset.
+    /// Changes of the listed deliveries; the key is the offset.
     private var changes: [UInt64: RecordedChange] = [:]
     private var rows: [Row] = []
 
@@ -182,6 +183,7 @@ private struct LeakPrinter {
         rows.sort { ($1.leaked, $1.missed) < ($0.leaked, $0.missed) }
     }
 
+    /// Returns the user's name in tables; `-` for clients without a user.
     private static func name(_ user: String) -> String { user.isEmpty ? "-" : user }
 
     // MARK: Text
@@ -205,6 +207,7 @@ private struct LeakPrinter {
         for line in sums { try terminal.print(ScreenText.escaped(line)) }
     }
 
+    /// Lines about the differences between the policies of each part of the window and the right ones.
     private var catalogs: [String] {
         report.parts.flatMap { part in
             let place = "@\(part.offsets.lowerBound) to @\(part.offsets.upperBound)"
@@ -217,6 +220,7 @@ private struct LeakPrinter {
         }
     }
 
+    /// Table of the numbers of deliveries by user, role and table.
     private var users: Table {
         var table = Table([
             .text("USER", canBeCut: true), .text("ROLE", canBeCut: true), .text("TABLE", canBeCut: true),
@@ -450,6 +454,7 @@ private struct LeakPrinter {
 }
 
 extension UnknownCause {
+    /// Sentence about the reason why the log cannot decide whether a delivery was right.
     fileprivate var words: String {
         switch self {
         case .catalog: "the log does not have the policies of then, or not the rights of the client's role"

@@ -6,7 +6,7 @@ import History
 import Settings
 import System
 
-/// Command `tidewire log accept-loss`.
+/// Command `tidewire log accept-loss`: gives up the unreadable rest of a damaged log, so that the hub can continue.
 struct LogAcceptLossCommand: Command {
     let name = "accept-loss"
     let summary = "Continue with a damaged event log, and give up the unreadable part."
@@ -67,6 +67,7 @@ struct LogAcceptLossCommand: Command {
         }
     }
 
+    /// Asks the operator whether to accept the loss. Returns the answer.
     private func agrees(_ terminal: Terminal) throws -> Bool {
         try terminal.flush()
         return ["y", "yes"].contains(terminal.ask("Give this up? [y/N] ")?.lowercased())
@@ -88,7 +89,8 @@ struct LogAcceptLossCommand: Command {
         return path
     }
 
-    /// Returns the entry for the gap. Its end is filled in when the hub starts, because only the database knows it.
+    /// Returns the log entry of the gap that replaces the lost part, from this LSN on. The hub sets the gap's end when
+    /// it starts, because only the database knows that position.
     private static func gap(from lsn: UInt64) -> [UInt8] {
         var payload = ByteWriter()
         GapCodec.encode(Gap(reason: .logDamaged, from: LSN(lsn), to: LSN(lsn)), to: &payload)
@@ -101,7 +103,7 @@ extension Option {
 }
 
 extension EventLogLoss {
-    /// Consequences in words, for the operator who decides.
+    /// Sentences about the files and data that accepting the loss gives up, for the operator who decides.
     fileprivate var lines: [String] {
         var lines: [String] = []
         for report in setAside {

@@ -3,7 +3,7 @@ import Console
 import Projects
 import Settings
 
-/// Command `tidewire log ask`, by which a hub has several questions answered by one process.
+/// Command `tidewire log ask`: answers several questions to a log in one process. A hub starts it for its API.
 struct LogAskCommand: Command {
     let name = "ask"
     let summary = "Answer several questions in one process, for the hub's API."
@@ -38,11 +38,13 @@ struct LogAskCommand: Command {
         return .ok
     }
 
+    /// Bytes that a command wrote to one of its outputs, kept in memory.
     private final class Captured {
         var bytes: [UInt8] = []
     }
 
-    /// Returns the words of a question, which may be one that a hub's API takes.
+    /// Parses a question, a JSON array of a command and its arguments. Throws for a command that the operators' API
+    /// does not offer.
     private static func words(_ text: String) throws(UsageError) -> [String] {
         guard let words = read(text), let first = words.first else {
             throw UsageError("QUESTION \(text.prefix(80)): expected a JSON array of texts")
@@ -53,6 +55,7 @@ struct LogAskCommand: Command {
         return words
     }
 
+    /// Returns the texts in a JSON array; nil if it is no such array.
     private static func read(_ text: String) -> [String]? {
         let bytes = Array(text.utf8)
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: 2)

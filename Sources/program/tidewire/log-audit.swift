@@ -4,7 +4,7 @@ import EventLog
 import History
 import System
 
-/// Command `tidewire log audit`.
+/// Command `tidewire log audit`: shows who used the log or the operators' API, from the audit file.
 struct LogAuditCommand: Command {
     let name = "audit"
     let summary = "Show who unmasked values of the log, who replayed what, and what operators did and read."

@@ -2,7 +2,7 @@ import Bytes
 import Console
 import History
 
-/// Command `tidewire log export`.
+/// Command `tidewire log export`: writes the log as lines of JSON.
 struct LogExportCommand: Command {
     let name = "export"
     let summary = "Write the event log, or a window of it, as NDJSON."

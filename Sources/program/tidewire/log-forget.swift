@@ -6,7 +6,7 @@ import History
 import Ingest
 import System
 
-/// Command `tidewire log forget`.
+/// Command `tidewire log forget`: removes the values of one row from the log for good.
 struct LogForgetCommand: Command {
     let name = "forget"
     let summary = "Remove the values of one row from the event log for good."
@@ -100,7 +100,7 @@ struct LogForgetCommand: Command {
         }
     }
 
-    /// Writes down the forgetting in sealed segments, which the log's hub then carries out.
+    /// Records in the log's directory which values to remove from sealed segments. The running hub then removes them.
     private func writeDown(
         _ table: TableName, _ arguments: Arguments, _ directory: DiskDirectory, _ progress: Progress,
         _ terminal: Terminal
@@ -125,6 +125,7 @@ struct LogForgetCommand: Command {
         return try show(plan, table, isDone: false, newest: newest, arguments, terminal)
     }
 
+    /// Finds all changes of the row whose values the command removes.
     private func plan(
         _ table: TableName, _ arguments: Arguments, _ directory: any StorageDirectory, _ progress: Progress
     ) throws -> Forgetting {
@@ -142,6 +143,7 @@ struct LogForgetCommand: Command {
         }
     }
 
+    /// Locks the log for the removal of values. Throws if a hub is running on it.
     private func erasure(_ directory: DiskDirectory) throws -> EventLogErasure {
         do throws(EventLogError) {
             return try EventLogErasure(directory, options: IngestService.indexOptions())
@@ -176,7 +178,7 @@ extension Option {
 }
 
 extension Arguments {
-    /// Asks a hub to forget, or to count the changes; nil if `--server` is not given.
+    /// Lets a hub remove the row's values, or without `--go` only count its changes. Nil if `--server` is not given.
     fileprivate func forgetting(_ terminal: Terminal) throws -> ExitCode? {
         guard let hub = try AskedHub(self, terminal) else { return nil }
         for option in [Option.log, .writeDown, .auditFile] where value(of: option) != nil {
@@ -190,14 +192,14 @@ extension Arguments {
     }
 }
 
-/// Text of a planned or executed forgetting.
+/// Text and JSON about the removal of a row's values, as planned, recorded for the hub, or done.
 private struct ForgettingText {
     enum Stage { case planned, writtenDown, done }
 
     private let plan: Forgetting
     private let table: TableName
     private let stage: Stage
-    /// Number of changes in the segment that the hub is writing.
+    /// Number of the row's changes in the segment that the hub is still writing. Their values stay for now.
     private let left: Int
 
     init(_ plan: Forgetting, _ table: TableName, _ stage: Stage, left: Int) {

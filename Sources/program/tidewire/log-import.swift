@@ -7,7 +7,7 @@ import History
 import Settings
 import System
 
-/// Command `tidewire log import`.
+/// Command `tidewire log import`: creates a log from an export.
 struct LogImportCommand: Command {
     let name = "import"
     let summary = "Make an event log from an export."
@@ -67,12 +67,12 @@ struct LogImportCommand: Command {
     }
 }
 
-/// Source of lines: a file or standard input.
+/// Source of an export's lines: a file or standard input.
 private struct LineSource {
     private let descriptor: Int32
     private let name: String
     private static let usualBytes = 4 << 20
-    /// Size of the file in bytes; nil for a pipe.
+    /// Size of the file in bytes, for the progress; nil for a pipe.
     private var size: UInt64?
 
     init(_ name: String) throws {
@@ -94,14 +94,14 @@ private struct LineSource {
         size = UInt64(end)
     }
 
-    /// Returns the share of the file that these bytes are, in words.
+    /// Returns the progress text for a number of read bytes: the percentage of the file, if its size is known.
     func share(_ bytes: UInt64) -> String {
         let text = "\(ByteText.write(bytes)) read"
         guard let size, size > 0 else { return text }
         return "\(Progress.percent(bytes, of: size)), \(text)"
     }
 
-    /// Calls `take` for each line, with the number of bytes read so far.
+    /// Calls `take` with each line, and with the number of bytes read from the source so far.
     func forEachLine(_ take: (RawSpan, UInt64) throws -> Void) throws {
         var pending = ByteWriter(capacity: 256 << 10)
         var searched = 0
@@ -141,7 +141,8 @@ private struct LineSource {
             hint: "Run the same command again to import everything.")
     }
 
-    /// Waits for input. A pipe may have none for a long time, so the wait checks for interruptions.
+    /// Waits until the source has input. A pipe may have none for a long time, so the wait throws if the user
+    /// interrupts the command.
     private func awaitInput() throws {
         while true {
             try Self.throwIfInterrupted()

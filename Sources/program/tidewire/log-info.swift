@@ -7,7 +7,7 @@ import Projects
 import Settings
 import System
 
-/// Command `tidewire log info`.
+/// Command `tidewire log info`: lists the segments of a log.
 struct LogInfoCommand: Command {
     let name = "info"
     let summary = "Show what the event log holds: segments, epochs, positions, size."
@@ -57,7 +57,7 @@ struct LogInfoCommand: Command {
         }
     }
 
-    /// Returns the readable segments, and descriptions of damage.
+    /// Returns the readable segments of the log, and sentences about damage.
     private func held(
         _ log: HistoryLog, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> (segments: [SegmentSummary], damage: [String]) {
@@ -79,10 +79,11 @@ extension Option {
 private struct LogInfo {
     let path: String
     let segments: [SegmentSummary]
-    /// Retention that the log's hub has; nil if unknown, as in a copy of the segments alone.
+    /// Retention that the log's hub applies. Nil if the directory does not say it, as in a copy of the segments alone.
     let retention: RetentionFile?
 
-    /// Range of known commit times. Messages outside of transactions have time zero, because their time is unknown.
+    /// Earliest and latest commit time in the log, in microseconds since 1970; nil if the log has no changes. Messages
+    /// outside of transactions have time zero, because their time is unknown.
     private var times: (from: Int64, to: Int64)? {
         let filled = segments.filter { !$0.isEmpty }
         guard let from = filled.map(\.begin).min(), let to = filled.map(\.maximumTime).max() else { return nil }
@@ -170,7 +171,7 @@ extension SegmentSummary {
     }
 }
 
-/// Formatter for numbers of bytes: three digits and a unit of 1024.
+/// Formatter for numbers of bytes: three digits and a unit, each 1024 times the unit before it.
 enum ByteText {
     static func write(_ bytes: some BinaryInteger) -> String {
         var value = Double(bytes)

@@ -5,7 +5,7 @@ import Glibc
 import History
 import System
 
-/// Command `tidewire log verify`.
+/// Command `tidewire log verify`: verifies the checksums of a log, and repairs an incomplete end.
 struct LogVerifyCommand: Command {
     let name = "verify"
     let summary = "Verify every checksum of the event log, and repair a torn tail."
@@ -56,7 +56,7 @@ struct LogVerifyCommand: Command {
         }
     }
 
-    /// Prints the reports as csv or md.
+    /// Prints the report of each segment as csv or md.
     private func printRows(
         _ reports: [SegmentReport], _ forgotten: [UInt64: Int], _ terminal: Terminal
     ) throws {
@@ -130,7 +130,8 @@ private struct Verdict {
     private var isDamaged: Bool { problems.contains { $0.isDamage } }
     private var isTorn: Bool { problems.contains { $0.isTorn } }
 
-    /// Exit code of the verification. A missing index is no failure, because it only costs time.
+    /// Exit code of the verification: `damaged`, `notFound` for an incomplete last entry, otherwise `ok`. A missing
+    /// index only makes reads slower, so it is no failure.
     var exitCode: ExitCode { isDamaged ? .damaged : isTorn ? .notFound : .ok }
 
     var sentence: String {

@@ -1,6 +1,6 @@
 import Console
 
-/// Command `tidewire log`.
+/// Command `tidewire log`: the group of commands about the event log as a whole.
 struct LogCommand: Command {
     let name = "log"
     let summary =

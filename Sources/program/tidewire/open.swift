@@ -4,7 +4,7 @@ import EventLog
 import History
 import System
 
-/// Command `tidewire open`.
+/// Command `tidewire open`: shows the contents of a bundle.
 struct OpenCommand: Command {
     let name = "open"
     let summary = "Show what a bundle contains, and verify it."

@@ -3,7 +3,8 @@ import Explaining
 import History
 import Settings
 
-/// Command `tidewire policies`.
+/// Command `tidewire policies`: shows the policies and rights that were in force at a moment, or their changes in a
+/// window.
 struct PoliciesCommand: Command {
     let name = "policies"
     let summary = "Show by which policies and rights the hub decided at a moment, or how they changed."
@@ -76,7 +77,7 @@ extension Option {
         "table", "TABLE", short: "t", isRepeatable: true, "Only rules of this table.")
 }
 
-/// Printer of rules: lines of a table, or JSON.
+/// Printer of the recorded policies and rights, as lines of a table or as JSON.
 private struct RulesPrinter {
     private let terminal: Terminal
     private let isJSON: Bool
@@ -95,6 +96,7 @@ private struct RulesPrinter {
             ], on: terminal)
     }
 
+    /// Prints the policies and rights that were in force at one moment.
     mutating func print(_ book: RuleBook) throws {
         for (key, text) in book.rules.sorted(by: { $0.key < $1.key }) where isWanted(key) {
             var line = opening(key, book)
@@ -104,6 +106,7 @@ private struct RulesPrinter {
         if count == 0, !isJSON { terminal.complain("no rules found") }
     }
 
+    /// Prints the differences between consecutive records of policies and rights in the window.
     mutating func printChanges(_ past: PastRules, _ window: HistoryWindow) throws {
         var before: RuleBook?
         for book in past.books {
@@ -131,6 +134,7 @@ private struct RulesPrinter {
 
     private func isWanted(_ key: RuleKey) -> Bool { tables.isEmpty || tables.contains(key.table) }
 
+    /// Returns the first members of a rule's JSON: offset, time, table, and policy or role.
     private func opening(_ key: RuleKey, _ book: RuleBook) -> JSONLine {
         var line = JSONLine()
         line.add("offset", book.since)

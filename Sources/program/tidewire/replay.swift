@@ -11,7 +11,7 @@ import Replaying
 import Settings
 import System
 
-/// Command `tidewire replay`.
+/// Command `tidewire replay`: repeats the changes of a window in another database, or on channels of a hub.
 struct ReplayCommand: Command {
     let name = "replay"
     let summary = "Replay a window of the log, masked, into a staging database or into channels of a hub."
@@ -101,7 +101,7 @@ struct ReplayCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
         let zone = try arguments.zone()
         var request = try arguments.replayRequest(zone)
-        // The hub has already limited its answer to the window.
+        // The fetched bundle has only the entries of the window.
         if arguments.value(of: .server) != nil { (request.query.from, request.query.to) = (nil, nil) }
         let settings = try arguments.playerSettings()
         guard let text = arguments.value(of: .target) else {
@@ -206,7 +206,7 @@ extension Option {
 }
 
 extension HistoryQuery {
-    /// Copies the query with other conditions.
+    /// Copies the query, with these conditions on rows instead of its own.
     fileprivate init(_ query: HistoryQuery, with conditions: [RowCondition]) {
         self = query
         self.conditions = conditions
@@ -214,6 +214,7 @@ extension HistoryQuery {
 }
 
 extension Arguments {
+    /// Returns the replay that the arguments describe: the window, the tag and the renamed tables.
     fileprivate func replayRequest(_ zone: DisplayZone) throws(UsageError) -> ReplayRequest {
         var request = ReplayRequest(try query(zone))
         request.tag = value(of: .tag) ?? ""
@@ -228,7 +229,8 @@ extension Arguments {
         return request
     }
 
-    /// Parses a table mapping. Names may contain equal signs, so the first sign with a table name on both sides counts.
+    /// Parses an argument of `--map`, `FROM=TO`. Table names may contain equal signs, so it splits at the first one
+    /// that has a table name on both sides.
     private static func mapping(_ text: String) -> (from: TableName, to: TableName)? {
         for sign in text.indices where text[sign] == "=" {
             guard let from = TableName(String(text[..<sign])),
@@ -239,6 +241,7 @@ extension Arguments {
         return nil
     }
 
+    /// Returns the speed, the pauses and the treatment of conflicts that the arguments ask for.
     fileprivate func playerSettings() throws(UsageError) -> Player.Settings {
         var settings = Player.Settings()
         if let text = value(of: .speed) {
@@ -262,16 +265,17 @@ extension Arguments {
         return settings
     }
 
-    /// True if the operator has allowed writing to this place in spite of warnings.
+    /// True if the operator allows replays into this target even where the command would refuse it: by `--allow-target`
+    /// or the setting `replay_targets`.
     fileprivate func isAllowed(_ place: String, _ configuration: Configuration) -> Bool {
         let configured = configuration.replayTargets?.split(separator: ",").map { $0.filter { $0 != " " } } ?? []
         return values(of: .allowTarget).contains(place) || configured.contains(place)
     }
 }
 
-/// Target of a replay that can be checked first.
+/// Target of a replay that can check the plan before the command writes.
 protocol CheckedTarget: ReplayTarget {
-    /// Returns the reasons why the plan cannot be replayed there.
+    /// Returns the reasons why this target does not accept the plan; empty if it accepts it.
     func obstacles(_ plan: ReplayPlan) throws -> [String]
 }
 
@@ -281,7 +285,7 @@ extension HubTarget: CheckedTarget {
     func obstacles(_ plan: ReplayPlan) -> [String] { [] }
 }
 
-/// Destination of a replay, as given on the command line.
+/// Target of a replay as `--target` gives it: a database or a hub.
 private enum ReplayPlace {
     case database(ConnectionString)
     case hub(HubAddress)
@@ -297,7 +301,7 @@ private enum ReplayPlace {
         }
     }
 
-    /// Address without secrets.
+    /// Address of the target without its secrets.
     var shown: String {
         switch self {
         case .database(let database): "\(database)"
@@ -356,7 +360,7 @@ private enum ReplayPlace {
             hint: "If the replay misleads nobody there, --allow-target \(hub.place) allows it.")
     }
 
-    /// True if the text is safe as a token in a request header.
+    /// True if the text can be sent as a token in a request header: not empty, and only visible ASCII characters.
     private static func isToken(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
     }
@@ -381,12 +385,14 @@ private enum ReplayPlace {
         }
     }
 
+    /// Returns the name of the database that the settings name as the log's source; nil if they name none.
     private func sourceDatabase(_ configuration: Configuration) throws -> String? {
         guard let source = configuration.databaseURL else { return nil }
         let parameters = try ConnectionTarget(source.revealed).parameters()
         return (parameters.last { $0.0 == "dbname" } ?? parameters.last { $0.0 == "user" })?.1
     }
 
+    /// Returns the error that refuses a database which may be the log's own, or which others follow.
     private func refusal(_ doubt: TargetIdentity.Doubt, _ identity: TargetIdentity) -> CommandFailure {
         let allow = "--allow-target \(identity.place)"
         switch doubt {
@@ -412,6 +418,7 @@ private enum ReplayPlace {
         }
     }
 
+    /// Disables triggers and foreign keys in the target's session. Throws with advice if the login may not do that.
     private func withoutTriggers(_ target: DatabaseTarget) throws {
         do throws(PostgresError) {
             try target.withoutTriggers()

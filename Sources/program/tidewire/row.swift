@@ -3,7 +3,7 @@ import Console
 import EventLog
 import History
 
-/// Command `tidewire row`.
+/// Command `tidewire row`: shows every version of one row.
 struct RowCommand: Command {
     let name = "row"
     let summary = "Show every version of one row, and what each change did to it."
@@ -98,7 +98,7 @@ struct RowCommand: Command {
     }
 }
 
-/// Printer for the versions of one row.
+/// Printer of one row's versions, as lines of a table or as JSON.
 private struct VersionPrinter {
     private let terminal: Terminal
     private let isJSON: Bool
@@ -128,7 +128,7 @@ private struct VersionPrinter {
         switch item {
         case .gap(let gap): gaps.append(gap)
         case .version(let version):
-            // A gap before the first version says nothing about the row.
+            // A gap before the first version is not printed, because the row may not have existed then.
             if count > 0 { for gap in gaps { try print(gap) } }
             gaps.removeAll()
             try print(version)
@@ -156,7 +156,7 @@ private struct VersionPrinter {
         }
     }
 
-    /// Prints a line if the table has another name than at the version before, or is another table.
+    /// Prints a line if the table was renamed since the version before, or if this version is in another table.
     private mutating func printTable(_ change: RecordedChange) throws {
         guard let relation = change.relation else { return }
         defer { last = relation }

@@ -8,7 +8,7 @@ import Replaying
 import Settings
 import System
 
-/// Command `tidewire seed`.
+/// Command `tidewire seed`: writes the rows that the log knows at a moment as SQL.
 struct SeedCommand: Command {
     let name = "seed"
     let summary = "Write the rows that the log knows at a moment as SQL, masked, for a staging database."
@@ -112,7 +112,8 @@ struct SeedCommand: Command {
         return report
     }
 
-    /// Returns the foreign keys between tables, and their source: the log's record of the catalog, or the database.
+    /// Returns the foreign keys by which the script orders its tables, and their source: the log's record of the
+    /// catalog, or the database. Nil if neither has them.
     private func references(
         _ log: HistoryLog, _ query: HistoryQuery, _ arguments: Arguments, _ terminal: Terminal
     ) throws -> (list: [TableOrder.Reference], source: TableOrder.Source)? {

@@ -7,7 +7,7 @@ import Postgres
 import Server
 import Settings
 
-/// Command `tidewire serve`.
+/// Command `tidewire serve`: runs the hub.
 struct ServeCommand: Command {
     let name = "serve"
     let summary = "Follow a database, keep its changes in the event log, and serve realtime clients."
@@ -58,7 +58,8 @@ struct ServeCommand: Command {
         return .ok
     }
 
-    /// Runs the body. Turns errors that keep the hub from starting into messages with exit codes for scripts.
+    /// Runs a body that starts the hub. Turns the errors that prevent the start into messages with exit codes for
+    /// scripts.
     static func explained<T>(_ body: () throws -> T) throws -> T {
         do {
             return try body()

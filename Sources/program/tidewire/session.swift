@@ -4,7 +4,7 @@ import Console
 import EventLog
 import History
 
-/// Command `tidewire session`.
+/// Command `tidewire session`: shows the ledger's records of one socket, or of all sockets in a window.
 struct SessionCommand: Command {
     let name = "session"
     let summary = "Show what happened to one client: joins, losses, tokens, ends."
@@ -49,7 +49,7 @@ struct SessionCommand: Command {
     }
 }
 
-/// Command `tidewire user`.
+/// Command `tidewire user`: shows the ledger's records of all clients of one user.
 struct UserCommand: Command {
     let name = "user"
     let summary = "Show what happened to all clients of one user."
@@ -112,7 +112,7 @@ private enum LedgerNotes {
         }
     }
 
-    /// Returns the channels that were joined in the window or before it.
+    /// Returns the channels of the requested clients that have records before the end of the window.
     private static func channels(_ query: LedgerQuery, _ log: HistoryLog) throws -> Set<LedgerChannel> {
         var channels: Set<LedgerChannel> = []
         var all = query
@@ -124,6 +124,7 @@ private enum LedgerNotes {
     }
 }
 
+/// Identity of a channel in the ledger: its socket's session and its number on that socket.
 private struct LedgerChannel: Hashable {
     let session: UInt64
     let channel: UInt32
@@ -137,7 +138,7 @@ private struct LedgerPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
     private let isJSON: Bool
-    /// Number of printed records that belong to the requested clients.
+    /// Number of printed records that count as found, for the exit code.
     private(set) var count = 0
     private var hasHeading = false
     private var table: TableStream

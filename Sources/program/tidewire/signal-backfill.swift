@@ -8,7 +8,7 @@ import Postgres
 import Settings
 import System
 
-/// Command `tidewire signal backfill`.
+/// Command `tidewire signal backfill`: writes all present rows of a table into a running hub's log.
 struct SignalBackfillCommand: Command {
     let name = "backfill"
     let summary =
@@ -83,7 +83,8 @@ struct SignalBackfillCommand: Command {
 
     private static func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
 
-    /// Sends the rows. Rows sent before an early end stay in the log, which is harmless and is reported.
+    /// Reads the table's rows and sends them to the hub. Rows that it sent before a failure stay in the log. That does
+    /// no harm, and the error message says so.
     private static func give(
         _ source: BackfillSource, by sender: inout BackfillSender
     ) throws -> HubSignal.Answer {
@@ -103,17 +104,18 @@ struct SignalBackfillCommand: Command {
     }
 }
 
-/// A table of the publication, read by a login that sees all of its rows.
+/// Table of the publication that a backfill reads, by a login that sees all of its rows.
 private struct BackfillSource {
     let relation: Relation
-    /// Position after every change that the reading includes.
+    /// WAL position after every change that the rows include. Changes shortly before it may be missing in the rows.
     let lsn: LSN
     let system: String
     let database: String
     private let connection: Connection
     private let sql: String
 
-    /// Locks the table first. Statements that truncate or alter it either come before the reading or wait.
+    /// Locks the table and opens a transaction that reads it. Statements that truncate or alter the table come before
+    /// the reading or wait for its end.
     init(_ connection: Connection, _ table: TableName, publication: String) throws {
         self.connection = connection
         let name = "\(SQLName.quoted(table.schema)).\(SQLName.quoted(table.name))"
@@ -165,6 +167,7 @@ private struct BackfillSource {
     }
 
     /// Returns the columns as the replication stream describes them.
+    /// - Parameter list: the publication's column list; nil for all columns.
     private static func columns(_ connection: Connection, _ oid: UInt32, among list: String?) throws -> [Column] {
         let rows = try connection.query(
             """
@@ -205,11 +208,12 @@ private struct BackfillSource {
         }
     }
 
-    /// Maximum wait in milliseconds for the next row, which the server may have to search for.
+    /// Maximum time in milliseconds in which PostgreSQL must send the next row. It is long, because the server may have
+    /// to search for that row.
     private static let patience = 600_000
 }
 
-/// Sender that collects rows, and sends them to the hub in batches.
+/// Sender of a backfill: collects rows as JSON, and posts them to the hub in batches.
 private struct BackfillSender: ~Copyable {
     private let source: BackfillSource
     private let signal: HubSignal
@@ -218,8 +222,11 @@ private struct BackfillSender: ~Copyable {
     private let reading = UInt64.random(in: 0 ... .max)
     private var rows = ByteWriter(capacity: 300 << 10)
     private var part = 0
+    /// Number of rows that the hub has confirmed.
     private var given = 0
+    /// Number of rows read so far.
     private(set) var count = 0
+    /// Number of values that were too large to send.
     private(set) var leftOut = 0
 
     init(_ source: BackfillSource, _ signal: HubSignal, because: String?, noting: @escaping (Int) -> Void) {
@@ -229,6 +236,7 @@ private struct BackfillSender: ~Copyable {
         self.noting = noting
     }
 
+    /// Adds a row to the batch. Sends the batch once it is large enough.
     mutating func take(_ tuple: RawSpan) throws {
         rows.append(rows.isEmpty ? "[" : ",[")
         var columns = Tuple(tuple).columns()
@@ -249,6 +257,7 @@ private struct BackfillSender: ~Copyable {
         if rows.count >= Self.requestBytes { _ = try send(isLast: false) }
     }
 
+    /// Sends the last batch, and returns the hub's answer.
     mutating func finish() throws -> HubSignal.Answer { try send(isLast: true) }
 
     private mutating func send(isLast: Bool) throws -> HubSignal.Answer {
@@ -272,12 +281,13 @@ private struct BackfillSender: ~Copyable {
         return answer
     }
 
-    /// Advice after a reading that ended early.
+    /// Advice after a backfill that ended early; nil if the hub confirmed no rows.
     var whatIsLeft: String? {
         guard given > 0 else { return nil }
         return "The log has \(given) of the table's rows, which does no harm. Run the command again to write all rows."
     }
 
+    /// Returns the JSON that describes the table and its columns to the hub.
     private static func table(_ relation: Relation) -> String {
         let columns = relation.columns.map { column in
             var line = JSONLine()
@@ -296,8 +306,11 @@ private struct BackfillSender: ~Copyable {
         return line.text
     }
 
+    /// Size in bytes from which a batch is sent.
     private static let requestBytes = 256 << 10
+    /// Maximum size of a value in bytes; the backfill leaves out larger ones.
     private static let largestValue = 1 << 20
-    /// Maximum number of attempts, because the hub may lag behind the database for a while.
+    /// Maximum number of attempts to send a batch. The hub refuses a batch while it has not yet read the WAL up to the
+    /// backfill's position.
     private static let tries = 12
 }

@@ -3,7 +3,7 @@ import Console
 import Diagnostics
 import Settings
 
-/// Command `tidewire signal`.
+/// Command `tidewire signal`: the group of commands that act on a running hub and leave a line in its log.
 struct SignalCommand: Command {
     let name = "signal"
     let summary = "Send a command to a running hub: mark, rotate, pause, resume or backfill."
@@ -25,7 +25,7 @@ extension Option {
     static let signal: [Option] = Option.asking + [.project, .json]
 }
 
-/// Command `tidewire signal mark`.
+/// Command `tidewire signal mark`: writes a line of text into a running hub's log.
 struct SignalMarkCommand: Command {
     let name = "mark"
     let summary = "Write a line into the log, for example about a deploy, the begin of a test, or what somebody saw."
@@ -51,7 +51,7 @@ struct SignalMarkCommand: Command {
     }
 }
 
-/// Command `tidewire signal rotate`.
+/// Command `tidewire signal rotate`: lets a running hub begin a new segment of its log.
 struct SignalRotateCommand: Command {
     let name = "rotate"
     let summary = "Complete the current segment of the log, and begin the next."
@@ -74,7 +74,7 @@ struct SignalRotateCommand: Command {
     }
 }
 
-/// Command `tidewire signal pause`.
+/// Command `tidewire signal pause`: lets a running hub stop reading from its database for a while.
 struct SignalPauseCommand: Command {
     let name = "pause"
     let summary = "Stop reading from the database for a while; clients receive the changes afterwards."
@@ -112,7 +112,7 @@ struct SignalPauseCommand: Command {
     }
 }
 
-/// Command `tidewire signal resume`.
+/// Command `tidewire signal resume`: ends a pause of a running hub.
 struct SignalResumeCommand: Command {
     let name = "resume"
     let summary = "End a pause: the hub continues where it stopped."
@@ -130,13 +130,14 @@ struct SignalResumeCommand: Command {
     }
 }
 
-/// A signal to the hub that the arguments name.
+/// Request of `tidewire signal` to the running hub that `--server` names.
 struct HubSignal {
+    /// Answer of the hub to a signal: its JSON, and the members of that JSON.
     struct Answer {
         let text: String
         let members: [String: String]
 
-        /// Description of the signal's place in the log.
+        /// Words for the position of the signal's line in the log, such as ` before @4711`.
         var place: String {
             let offset = members["offset"].map { " before @\($0)" } ?? ""
             return members["written"] == "false" ? "; the log does not have it yet" : offset
@@ -156,6 +157,8 @@ struct HubSignal {
         self.terminal = terminal
     }
 
+    /// Sends a signal and prints the answer.
+    /// - Parameter words: the sentence to print about an answer, unless `--json` is given.
     func send(
         _ name: String, text: String?, _ members: [(String, String)] = [], _ words: (Answer) -> String
     ) throws -> ExitCode {
@@ -167,7 +170,8 @@ struct HubSignal {
         return .ok
     }
 
-    /// - Parameter tries: the number of attempts. A hub that is temporarily unable says so only after some seconds.
+    /// Posts a signal to the hub and returns the answer.
+    /// - Parameter tries: the maximum number of attempts while the hub answers that it cannot do this now (503).
     func answer(_ name: String, _ body: [UInt8], trying tries: Int = 1) throws -> Answer {
         let answer = try hub.post("signal/\(name)", body, trying: tries)
         guard let text = HubJSON(answer.body)?.members["data"], let data = HubJSON(Array(text.utf8)) else {

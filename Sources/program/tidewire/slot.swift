@@ -4,7 +4,7 @@ import Postgres
 import Replication
 import Settings
 
-/// Command `tidewire slot`.
+/// Command `tidewire slot`: the group of commands about the replication slot.
 struct SlotCommand: Command {
     let name = "slot"
     let summary = "Show or drop the replication slot: status, drop."
@@ -19,7 +19,7 @@ extension OptionGroup {
     fileprivate static let slot = OptionGroup.configuration(of: [Setting(\.databaseURL), Setting(\.slot)])
 }
 
-/// Access to the configured slot in the database.
+/// Connection for questions about the replication slot that the settings name.
 private struct SlotAccess {
     let configuration: Configuration
     let connection: Connection
@@ -29,6 +29,7 @@ private struct SlotAccess {
         connection = try DatabaseAccess.connect(configuration, "slot")
     }
 
+    /// Runs a body that queries the database. Turns PostgreSQL's errors into messages with exit codes and advice.
     func asking<T>(_ body: (Connection) throws -> T) throws -> T {
         do {
             return try body(connection)
@@ -41,6 +42,7 @@ private struct SlotAccess {
 
     func status() throws -> SlotStatus? { try asking { try SlotStatus.read(configuration.slot, $0) } }
 
+    /// Returns the status of the slot. Throws if the server has no such slot.
     func required() throws -> SlotStatus {
         if let status = try status() { return status }
         throw CommandFailure(
@@ -48,7 +50,8 @@ private struct SlotAccess {
             hint: "`tidewire serve` creates it, unless slot_create is off.")
     }
 
-    /// Returns the bytes of WAL written since the confirmed position; nil if none is confirmed.
+    /// Returns the number of bytes of WAL between the slot's confirmed position and the server's present one. Nil if
+    /// the slot has no confirmed position.
     func lag(_ status: SlotStatus) throws -> Int64? {
         guard let confirmed = status.confirmed else { return nil }
         let rows = try asking { connection in
@@ -62,7 +65,7 @@ private struct SlotAccess {
     }
 }
 
-/// Command `tidewire slot status`.
+/// Command `tidewire slot status`: shows the state of the replication slot and the WAL that it keeps.
 struct SlotStatusCommand: Command {
     let name = "status"
     let summary = "Show the slot: who uses it, how far it lags, how much WAL it keeps."
@@ -158,7 +161,7 @@ extension SlotStatus {
     }
 }
 
-/// Command `tidewire slot drop`.
+/// Command `tidewire slot drop`: drops the replication slot.
 struct SlotDropCommand: Command {
     let name = "drop"
     let summary = "Drop the slot, so that the database no longer keeps WAL for the hub."

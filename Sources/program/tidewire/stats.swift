@@ -6,7 +6,7 @@ import History
 import Projects
 import Settings
 
-/// Command `tidewire stats`.
+/// Command `tidewire stats`: counts the changes, transactions and bytes in the log.
 struct StatisticsCommand: Command {
     let name = "stats"
     let summary = "Count what the log holds: by table, operation, origin, actor or time."
@@ -98,7 +98,7 @@ extension Arguments {
     }
 }
 
-/// Printer of statistics.
+/// Printer of the numbers of changes, transactions and bytes in the log, as tables or JSON.
 private struct StatisticsReport {
     private let statistics: LogStatistics
     private let top: Int
@@ -160,11 +160,13 @@ private struct StatisticsReport {
         return table
     }
 
+    /// Line that says how many groups the table omits; empty if it has all.
     private var rest: [String] {
         let left = statistics.groups.count - shown.count
         return left > 0 ? ["and \(left) more (--top \(statistics.groups.count) shows all)"] : []
     }
 
+    /// Lines with the totals of the window.
     private var sums: [String] {
         let total = statistics.total
         let count = "\(total.changes) change\(total.changes == 1 ? "" : "s")"
@@ -220,7 +222,7 @@ private struct StatisticsReport {
 
     private func time(_ microseconds: Int64) -> String { zone.text(microseconds) + " " + zone.name }
 
-    /// Returns the commit time; nil for messages outside of transactions, which have none.
+    /// Returns the commit time of a transaction. Nil for a message outside of transactions, which has none.
     private func known(_ info: TransactionInfo) -> Int64? { info.commitTime == 0 ? nil : info.commitTime }
 
     // MARK: JSON

@@ -4,7 +4,7 @@ import Console
 import Diagnostics
 import Settings
 
-/// Command `tidewire subs`.
+/// Command `tidewire subs`: lists the channels that clients of a running hub have joined.
 struct SubscriptionsCommand: Command {
     let name = "subs"
     let summary = "Show the subscribers of a running hub, what each listens to, and how far behind each is."
@@ -79,11 +79,11 @@ extension Option {
         "lagging", "DURATION", "Only channels that are behind by at least this time, such as 5s.")
 }
 
-/// Parsed answer of a hub.
+/// Parsed answer of a hub that lists the channels of its clients.
 private struct ReadCensus {
     struct Channel {
         private let members: [String: String]
-        /// JSON of the channel as received.
+        /// JSON of the channel, unchanged from the hub's answer.
         let json: String
 
         init(_ row: HubJSON) {

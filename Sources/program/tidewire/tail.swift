@@ -7,7 +7,7 @@ import History
 import Server
 import System
 
-/// Command `tidewire tail`.
+/// Command `tidewire tail`: prints the changes of a window, and with --follow also new ones.
 struct TailCommand: Command {
     let name = "tail"
     let summary = "Show changes: the last ones, a window, or live."
@@ -58,7 +58,7 @@ struct TailCommand: Command {
         let zone = try arguments.zone()
         var query = try arguments.query(zone)
         query.includesPresence = arguments.has(.presence)
-        // A command that selects certain changes shows no marks.
+        // Operators' marks match no table, operation or condition, so a query with one of these omits them.
         query.includesMarks = query.tables.isEmpty && query.operations.isEmpty && query.conditions.isEmpty
         let limit = try arguments.limit()
         let follows = arguments.has(.follow)
@@ -73,7 +73,7 @@ struct TailCommand: Command {
         }
     }
 
-    /// Opens the log. With `--follow` it waits until a hub has created the log. Nil if interrupted meanwhile.
+    /// Opens the log. With `--follow` it waits until a hub creates the log. Nil if the user interrupts that wait.
     private func open(_ arguments: Arguments, _ terminal: Terminal, _ follows: Bool) throws -> HistoryLog? {
         var hasSaid = false
         while true {
@@ -92,8 +92,8 @@ struct TailCommand: Command {
         }
     }
 
-    /// Checks names against the log. With `--follow`, unknown tables and columns only cause a message, because they may
-    /// still appear.
+    /// Checks the tables and columns of the query against the log. Unknown ones cause an error; with `--follow` only a
+    /// message, because a later change may bring them.
     private func checkNames(_ log: HistoryLog, _ query: HistoryQuery, _ terminal: Terminal, _ follows: Bool) throws {
         do {
             try NameCheck(log).check(query)
@@ -129,9 +129,9 @@ struct TailCommand: Command {
         return printer.isEmpty ? .notFound : .ok
     }
 
-    /// Polling interval in milliseconds. Each poll costs two system calls.
+    /// Time in milliseconds between two looks at the log for new entries. Each look costs two system calls.
     private static let interval = 100
-    /// Number of items after which the mask rules are checked again.
+    /// Number of printed items after which the command reads the mask rules again.
     private static let itemsBetweenChecks = 256
 
     private func follow(
@@ -164,7 +164,8 @@ extension Option {
     static let follow = Option.flag("follow", short: "f", "Continue with new changes until Ctrl-C.")
 }
 
-/// Watch over the mask rules of a log that a command follows. The hub may get other rules meanwhile.
+/// Watch over the file of mask rules in a log that a command follows, because the hub may write other rules at any
+/// time.
 final class RulesRenewal {
     private let directory: any StorageDirectory
     private let open: () throws -> HistoryLog
@@ -173,11 +174,11 @@ final class RulesRenewal {
     init(_ log: HistoryLog, _ open: @escaping () throws -> HistoryLog) {
         directory = log.directory
         self.open = open
-        // If they cannot be read, the log is opened again, which fails with the reason.
+        // Nil if the rules cannot be read. Then `log()` opens the log again, which throws the reason.
         rules = try? MaskRulesFile.read(in: directory)
     }
 
-    /// Returns the log with its new rules; nil if they are the same.
+    /// Returns the log, opened again with the new mask rules; nil if the rules have not changed.
     func log() throws -> HistoryLog? {
         let now = try? MaskRulesFile.read(in: directory)
         guard now != rules else { return nil }
@@ -187,7 +188,7 @@ final class RulesRenewal {
     }
 }
 
-/// Printer of changes: lines of a table, or JSON.
+/// Printer of changes, gaps, marks and presence, as lines of a table or as JSON.
 struct ChangePrinter {
     private let terminal: Terminal
     private let isJSON: Bool
@@ -234,10 +235,11 @@ struct ChangePrinter {
 
     func flush() throws { try terminal.flush() }
 
-    /// True if Ctrl-C was pressed, for a command that blocked the signal. Checks only at every 64th change.
+    /// True if the user pressed Ctrl-C. Only for commands that block that signal. To save system calls, it checks only
+    /// after every 64th printed change.
     var isInterrupted: Bool { count % 64 == 0 && Hub.waitForSignal(milliseconds: 0) != nil }
 
-    /// Ends the output; tells people if no changes were found.
+    /// Ends the output. In output for people, it says so if there were no changes.
     func finish() throws {
         if isEmpty, !isJSON { terminal.complain("no changes found") }
     }

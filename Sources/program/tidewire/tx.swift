@@ -4,7 +4,7 @@ import Console
 import EventLog
 import History
 
-/// Command `tidewire tx`.
+/// Command `tidewire tx`: shows all changes of one transaction.
 struct TransactionCommand: Command {
     let name = "tx"
     let summary = "Show all changes of one transaction."

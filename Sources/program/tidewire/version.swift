@@ -2,7 +2,7 @@ import Console
 import FoundationEssentials
 import Settings
 
-/// Command `tidewire version`.
+/// Command `tidewire version`: prints the version of the program.
 struct VersionCommand: Command {
     let name = "version"
     let summary = "Print the version of tidewire."

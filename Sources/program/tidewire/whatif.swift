@@ -9,7 +9,7 @@ import History
 import Postgres
 import Settings
 
-/// Command `tidewire whatif`.
+/// Command `tidewire whatif`: shows which clients would gain or lose rows by proposed policies.
 struct WhatIfCommand: Command {
     let name = "whatif"
     let summary =
@@ -99,12 +99,12 @@ struct WhatIfCommand: Command {
         let configuration = try arguments.configuration(terminal)
         Log.shared.configure(level: .error, format: configuration.logFormat)
         return try LogAccess.explained {
-            // The log's whole rest is read, because past memberships are computed by undoing all later changes.
+            // Fetches the log to its end, because past memberships are computed by undoing all later changes.
             let log = try arguments.log(asking: [.from], terminal)
             let audience = try arguments.audience(in: log, atMost: limit, of: bindings, terminal)
             let holders = audience.holders
             var query = try arguments.query(zone)
-            // The hub's answer already begins there.
+            // The fetched bundle already begins at --from.
             if arguments.value(of: .server) != nil { query.from = nil }
             let window = try log.window(from: query.from, to: query.to)
             var settings = WhatIf.Settings(
@@ -130,7 +130,7 @@ struct WhatIfCommand: Command {
         }
     }
 
-    /// Runs a body that applies SQL in the database of `--on`. Turns its errors into messages.
+    /// Runs a body that applies SQL in the database of `--on`. Turns its errors into messages with exit codes.
     static func answered<Report>(_ file: String, _ body: () throws -> Report) throws -> Report {
         do {
             return try body()
@@ -186,7 +186,7 @@ extension Arguments {
         return Int(number)
     }
 
-    /// Returns the proposed bindings of each table.
+    /// Returns the proposed bindings (`--binding`) of each table.
     fileprivate func bindings() throws(UsageError) -> [TableName: [AskedBinding]] {
         var bindings: [TableName: [AskedBinding]] = [:]
         for text in values(of: .bindings) {
@@ -208,7 +208,9 @@ extension Arguments {
         return bindings
     }
 
-    /// Returns the named holder, or else the holders in the ledger, with their bindings on these tables.
+    /// Returns the holders (role and claims) for whom the command examines the proposal: the one that the arguments
+    /// name, or else those in the ledger. It includes their present bindings on the given tables.
+    /// - Parameter limit: the maximum number of holders.
     fileprivate func audience(
         in log: HistoryLog, atMost limit: Int, of tables: [TableName: [AskedBinding]], _ terminal: Terminal
     ) throws -> WhatIfAudience {
@@ -244,16 +246,18 @@ extension Arguments {
     }
 }
 
-/// Holders for whom the proposal is examined.
+/// Holders (role and claims) for whom the command examines the proposal, with their present bindings.
 private struct WhatIfAudience {
     var holders: [ExplainedHolder] = []
-    /// Names of their claims whose values are unknown.
+    /// Names of the holders' claims whose values the ledger does not keep.
     var unkept: Set<String> = []
-    /// Present bindings of each holder on the tables with proposed bindings.
+    /// Present bindings of each holder, in the order of `holders`, on the tables that have proposed bindings.
     var bindings: [[TableName: [AskedBinding]]] = []
-    /// Number of filters whose values the bundle does not contain.
+    /// Number of bindings that are left out because the bundle masks the values of their filters.
     var maskedFilters = 0
 
+    /// Adds a channel's bindings on the given tables to those of a holder.
+    /// - Parameter holder: the index in `holders`.
     mutating func note(_ listed: [ListedBinding], of holder: Int, _ tables: [TableName: [AskedBinding]]) {
         for table in tables.keys {
             for binding in listed where binding.isAbout(table.schema, table.name) {
@@ -269,7 +273,7 @@ private struct WhatIfAudience {
     }
 }
 
-/// Printer of a report.
+/// Printer of the rows that clients would gain or lose by the proposal, as tables or JSON.
 private struct WhatIfPrinter {
     private let report: WhatIfReport
     private let audience: WhatIfAudience
@@ -353,7 +357,7 @@ private struct WhatIfPrinter {
         return table
     }
 
-    /// Table of gains and losses by role, table and the policies that show or hide the rows.
+    /// Table of gains and losses by role, by table, and by the policies that show or hide the rows.
     private var policies: Table {
         var table = Table([
             .text("CHANGE"), .number("ROWS"), .number("CLIENTS"), .text("TABLE", canBeCut: true),
@@ -368,7 +372,7 @@ private struct WhatIfPrinter {
         return table
     }
 
-    /// Table for spreadsheets: gains and losses by policy, with a row for each client.
+    /// Table of gains and losses for spreadsheets: a row for each client, table and reason.
     private var policiesOfHolders: Table {
         var table = Table([
             .text("USER"), .text("ROLE"), .text("TABLE"), .text("CHANGE"), .number("ROWS"), .text("SHOWN BY"),
@@ -548,7 +552,7 @@ private struct WhatIfPrinter {
     }
 }
 
-/// Gains or losses of all holders of a role in one table, for the same reason.
+/// Sum of the gains, or of the losses, that all holders of a role have in one table for the same reason.
 private struct PolicyGroup {
     private struct Key: Hashable {
         var role: String
@@ -563,7 +567,7 @@ private struct PolicyGroup {
     var clients = 0
     var shift: WhatIfReport.Shift
 
-    /// Returns all groups, the largest first.
+    /// Returns the sums of all gains and losses in the report, those with the most rows first.
     static func all(of report: WhatIfReport) -> [PolicyGroup] {
         var groups: [PolicyGroup] = []
         var places: [Key: Int] = [:]
@@ -600,6 +604,7 @@ extension WhatIfReport.Shift {
 }
 
 extension AskedBinding {
+    /// Text of the binding: its event and its filter.
     fileprivate var words: String {
         let names = [(RowOperations.insert, "INSERT"), (.update, "UPDATE"), (.delete, "DELETE")]
         let event = operations == .all ? "every change" : names.first { $0.0 == operations }?.1 ?? "nothing"
@@ -608,6 +613,7 @@ extension AskedBinding {
 }
 
 extension RulingReason {
+    /// Text of the reason in tables: names of policies, or why there is none.
     var words: String {
         switch self {
         case .policies(let names): names.joined(separator: ", ")
@@ -621,6 +627,7 @@ extension RulingReason {
         }
     }
 
+    /// Stable name of the kind of reason, for JSON.
     var how: String {
         switch self {
         case .policies: "policies"
@@ -634,6 +641,7 @@ extension RulingReason {
         }
     }
 
+    /// JSON array of the names of the policies; empty for other reasons.
     var json: String {
         guard case .policies(let names) = self else { return "[]" }
         return "[" + names.map(JSONLine.quoted).joined(separator: ",") + "]"

@@ -8,7 +8,7 @@ import History
 import Postgres
 import Settings
 
-/// Command `tidewire who`.
+/// Command `tidewire who`: shows which clients were sent a change and which were not.
 struct WhoCommand: Command {
     let name = "who"
     let summary = "Show which clients were sent a change, and which had gone."
@@ -151,23 +151,23 @@ extension Arguments {
     }
 }
 
-/// Choice of outcomes to show. An empty choice is all of them.
+/// Choice of outcomes, such as `sent` or `unknown`, that the command shows. An empty choice shows all.
 private struct OutcomeChoice {
     private var names: Set<String> = []
 
-    /// Names of all outcomes, as JSON has them.
+    /// Names of all outcomes, as they appear in JSON.
     static let names =
         [.received, .sent, .receivedLater, .sentLater, .notMatched, .notSent, .endedBefore, .unknown].map {
             (outcome: ChangeAudience.Client.Outcome) in outcome.rawValue
         } + [refused]
     private static let refused = "refused"
-    /// Words of the table for outcomes that JSON names otherwise.
+    /// JSON names of the outcomes that the table calls otherwise; the key is the word in the table.
     private static let synonyms = ["not_for_it": "not_matched", "had_gone": "ended_before"]
 
     var isEmpty: Bool { names.isEmpty }
     var hasRefused: Bool { isEmpty || names.contains(Self.refused) }
 
-    /// Adds an outcome, in the words of JSON or of the table. False if there is none of that name.
+    /// Adds an outcome to the choice, by its name in JSON or in the table. Returns false if no outcome has that name.
     mutating func add(_ word: String) -> Bool {
         let plain = word.lowercased().split(separator: " ").joined(separator: "_").replacing("-", with: "_")
         let name = Self.synonyms[plain] ?? plain
@@ -193,14 +193,16 @@ extension Arguments {
 }
 
 extension ChangeAudience {
-    /// True if the client had gone before the change, whether or not filters and policies let it see the change.
+    /// True if the client had left before the change was made, whether or not filters and policies let it see the
+    /// change.
     fileprivate func hadGone(_ client: Client) -> Bool {
         client.outcome == .endedBefore
             || !client.isSent
                 && client.attendance.reach(of: change.offset, committed: change.time ?? .min) == .endedBefore
     }
 
-    /// Sentence about outcomes that are recorded, not derived; nil if deliveries are not recorded.
+    /// Sentence about the clients whose deliveries the ledger records, so that the command need not derive them. Nil if
+    /// it records none.
     fileprivate var recordedSentence: String? {
         let known = clients.count { $0.basis == .recorded }
         let others = recorded - clients.count { $0.sentAt != nil }
@@ -209,6 +211,8 @@ extension ChangeAudience {
         return "Deliveries are recorded (ledger = full) for \(known) of \(clients.count)\(strangers)."
     }
 
+    /// Sentence about clients of which the ledger has no records, because the log had no room for them. Nil if there
+    /// are none.
     fileprivate var strangersSentence: String? {
         guard strangers > 0 else { return nil }
         let clients = strangers == 1 ? "1 client that" : "\(strangers) clients that"
@@ -224,7 +228,7 @@ extension ChangeAudience {
     }
 }
 
-/// Printer for people.
+/// Printer of a change's clients and their outcomes, for people.
 private struct AudiencePrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
@@ -238,12 +242,12 @@ private struct AudiencePrinter {
         self.isListingGone = isListingGone
     }
 
-    /// Line of the table, with the sessions for which it holds.
+    /// Line of the table, which clients share that differ only in their sessions.
     private struct Line {
         let cells: [String]
         var sessions: [String]
 
-        /// Cells, with the first session and the number of further ones.
+        /// Cells of the line. The session's cell has the first session and the number of further ones.
         var printed: [String] {
             var printed = cells
             let more = sessions.count - 1
@@ -252,7 +256,8 @@ private struct AudiencePrinter {
         }
     }
 
-    /// Returns the lines of the clients, in the order of users.
+    /// Returns the lines of the clients, those of a user together. In the table for people, clients that differ only in
+    /// their session share a line.
     private func lines(_ clients: [ChangeAudience.Client], where asked: AskedPolicies) -> [[String]] {
         let cells = clients.map { $0.cells(zone, where: asked) }
         guard terminal.form == .table else { return cells }
@@ -284,7 +289,7 @@ private struct AudiencePrinter {
                     + "committed \(time), xid \(change.transaction.xid)"))
         let chosen = audience.clients.filter(wanted.has)
         let gone = isListingGone ? [] : chosen.filter(audience.hadGone)
-        // If the change concerned nobody else, those who had gone are the answer.
+        // If all clients had left before the change, the table lists them.
         let isShort = gone.count < chosen.count
         let listed = isShort && !isListingGone ? chosen.filter { !audience.hadGone($0) } : chosen
         guard !audience.clients.isEmpty else {
@@ -335,8 +340,9 @@ private struct AudiencePrinter {
             } ?? Self.unasked(isRecordedOnly))
     }
 
-    /// Returns the sentence that filters and policies were not evaluated, with the reason unless the user asked for
-    /// that.
+    /// Returns the sentence that the command did not evaluate filters and policies. It has the reason unless the user
+    /// asked for that.
+    /// - Parameter isRecordedOnly: true if the user asked for recorded facts only.
     private static func unasked(_ isRecordedOnly: Bool) -> String {
         let reason =
             isRecordedOnly
@@ -347,7 +353,9 @@ private struct AudiencePrinter {
 }
 
 extension ChangeAudience.Client {
-    /// - Parameter asked: the time of the policies that decided most outcomes. It is printed below the table.
+    /// Returns the client's cells in the table: outcome, user, role, session, topic and reason.
+    /// - Parameter asked: the time of the policies that decided most outcomes. The reason names the policies' time only
+    ///   where it differs.
     fileprivate func cells(_ zone: DisplayZone, where asked: AskedPolicies) -> [String] {
         [
             word, attendance.text(holder.note.subject), attendance.text(holder.note.role), attendance.name,
@@ -355,6 +363,7 @@ extension ChangeAudience.Client {
         ]
     }
 
+    /// Word for the client's outcome in the table.
     private var word: String {
         switch outcome {
         case .sent: "sent"
@@ -368,6 +377,7 @@ extension ChangeAudience.Client {
         }
     }
 
+    /// Returns the text of the WHY column: the time of sending, the client's end, and the reason of the outcome.
     private func why(_ zone: DisplayZone, _ common: AskedPolicies) -> String {
         let ending: String? =
             switch (outcome, attendance.end) {
@@ -410,6 +420,7 @@ extension ChangeAudience.Client {
 }
 
 extension RecordedNote {
+    /// Returns the cells of a refused user in the table of clients.
     fileprivate func refusalCells(_ zone: DisplayZone) -> [String] {
         ["refused", text(note.subject), text(note.role), "\(Hex.text(note.session))/\(note.channel)", text(note.topic)]
             + ["\(text(note.reason)) at \(zone.text(note.time))"]
@@ -438,6 +449,7 @@ extension Attendance {
 
     func text(_ bytes: [UInt8]) -> String { bytes.isEmpty ? "-" : String(decoding: bytes, as: UTF8.self) }
 
+    /// Time at which the client left or its hub was killed, in microseconds since 1970; nil if the ledger has no end.
     fileprivate var ended: Int64? {
         switch end {
         case .none, .missed: nil

@@ -11,7 +11,7 @@ import Postgres
 import Settings
 import System
 
-/// Command `tidewire why`.
+/// Command `tidewire why`: explains for one user why a change was or was not sent.
 struct WhyCommand: Command {
     let name = "why"
     let summary = "Explain why a user was told of a change, or was not."
@@ -214,7 +214,7 @@ extension Option {
         "event", "EVENT", "The subscription's event: INSERT, UPDATE, DELETE or * (default).")
 }
 
-/// Way in which the arguments name the change.
+/// Change that the arguments name: by its offset, or as the newest change of the row with this key.
 enum ChangeChoice: Equatable {
     case offset(UInt64)
     case key([String])
@@ -229,6 +229,7 @@ extension Arguments {
         return table
     }
 
+    /// Returns the change that `--offset` or `--key` names.
     fileprivate func changeChoice() throws(UsageError) -> ChangeChoice {
         let key = values(of: .changedKey)
         guard let text = value(of: .changeOffset) else {
@@ -256,7 +257,8 @@ extension Arguments {
         return try holder(claims: value(of: .claims), role: value(of: .role), subject: value(of: .subject), terminal)
     }
 
-    /// - Parameter file: the file that holds the claims.
+    /// Returns the holder with this role and these claims.
+    /// - Parameter file: the path of the file that contains the claims as JSON.
     func holder(
         claims file: String?, role: String?, subject: String?, _ terminal: Terminal
     ) throws(UsageError) -> ExplainedHolder {

@@ -1,6 +1,6 @@
 import Console
 
-/// Commands of `tidewire`, in the order of its help.
+/// All commands of `tidewire`, in the order in which its help lists them.
 let allCommands: [any Command] = [
     ServeCommand(),
     DevCommand(),

@@ -9,7 +9,7 @@ import Projects
 import Settings
 import System
 
-/// Options for commands that read a log: they can ask a running hub for its log by its operators' API.
+/// Options for commands that read a log, by which they ask a running hub over its operators' API.
 extension Option {
     static let server = Option.value(
         "server", "URL",
@@ -30,7 +30,7 @@ enum AskingHelp {
         records there what you unmask. An answer has at most 256 MiB and takes at most a minute.
         """
 
-    /// Help for commands that do their work locally.
+    /// Help about `--server` for commands that fetch a window of the hub's log and work on it locally.
     static let window = """
         --server URL fetches the window from a hub, as a bundle that the hub's machine masks by its own rules, and \
         works on it here. The hub's machine records what --unmask shows. A bundle has at most 256 MiB and takes at \
@@ -38,13 +38,13 @@ enum AskingHelp {
         """
 }
 
-/// A hub asked by its operators' API.
+/// Running hub that the command asks over the operators' API, as `--server` says.
 struct AskedHub {
     private let request: HubRequest
     private let address: HubAddress
     private let project: String
 
-    /// Creates the connection; nil if `--server` is not given.
+    /// Reads the hub's address, project and token from the arguments. Nil if `--server` is not given.
     init?(_ arguments: Arguments, _ terminal: Terminal) throws {
         guard let text = arguments.value(of: .server) else {
             for option in [Option.token, .certificates] where arguments.value(of: option) != nil {
@@ -72,8 +72,8 @@ struct AskedHub {
         }
     }
 
-    /// Asks a question. The answer may come in parts: returns the first part, and passes the bytes of all parts to
-    /// `take` in order.
+    /// Sends a question (a command's name and options, as a query) to the hub's log. The hub may answer in parts: the
+    /// function passes the bytes of all parts to `take` in order, and returns the first part, which has the headers.
     func ask(_ question: String, _ take: ([UInt8]) throws -> Void) throws -> HubAnswer {
         let answer = try get("log/\(question)&parts=true")
         try take(answer.body)
@@ -94,14 +94,17 @@ struct AskedHub {
         return answer
     }
 
+    /// Sends a GET request to a path below the project in the operators' API.
     func get(_ path: String) throws -> HubAnswer { try answer { try request.get(place(path), accepting: "*/*") } }
 
-    /// - Parameter success: status of an answer to what was done.
+    /// Sends a DELETE request to a path below the project in the operators' API.
+    /// - Parameter success: the HTTP status of a successful answer; every other status throws.
     func delete(_ path: String, success: Int = 200) throws -> HubAnswer {
         try answer(success) { try request.delete(place(path), accepting: "*/*") }
     }
 
-    /// - Parameter tries: the number of attempts while the hub answers that it is temporarily unable (503).
+    /// Posts JSON to a path below the project in the operators' API.
+    /// - Parameter tries: the maximum number of attempts. The function repeats the request only after status 503.
     func post(_ path: String, _ json: [UInt8], trying tries: Int = 1) throws -> HubAnswer {
         try answer {
             var answer = try request.post(place(path), json)
@@ -113,9 +116,11 @@ struct AskedHub {
         }
     }
 
+    /// Returns the path below the asked project in the operators' API.
     private func place(_ path: String) -> String { "tenants/\(PercentText.encoded(project))/\(path)" }
 
-    /// Prints the output and remarks of the hub's command as this command's own. Returns the hub's exit code.
+    /// Prints the output and the messages of the command that the hub ran, as if this command had written them. Returns
+    /// that command's exit code.
     func show(_ answer: HubAnswer, _ terminal: Terminal) throws -> ExitCode {
         try terminal.write(answer.body)
         try terminal.flush()
@@ -167,8 +172,8 @@ struct AskedHub {
 }
 
 extension Arguments {
-    /// Answers from a hub if `--server` is given; nil otherwise. The hub's output and exit code become the command's
-    /// own.
+    /// Lets the hub run the command if `--server` is given, and prints its output. Returns the exit code of that run;
+    /// nil if `--server` is not given.
     func answer(
         _ command: String, options: [Option], to file: String? = nil, _ terminal: Terminal
     ) throws -> ExitCode? {
@@ -189,13 +194,14 @@ extension Arguments {
         return Self.exitCode(answer, terminal)
     }
 
-    /// Prints the remarks of the hub's command, and returns its exit code.
+    /// Prints the messages of the command that the hub ran, and returns its exit code.
     fileprivate static func exitCode(_ answer: HubAnswer, _ terminal: Terminal) -> ExitCode {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         for line in remarks.split(separator: "\n") { terminal.complain(ScreenText.escaped(String(line))) }
         return answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) } ?? .ok
     }
 
+    /// Returns the command's operands and the given options as a query string of the operators' API.
     private func query(_ command: String, _ options: [Option], _ form: OutputForm) throws -> String {
         var items: [(String, String)] = []
         let names = LogQuestion.commands[command]?.operands ?? []
@@ -203,7 +209,7 @@ extension Arguments {
             guard let name = place < names.count ? names[place] : names.last else { continue }
             items.append((["…", "?"].contains(name.last) ? String(name.dropLast()) : name, operand))
         }
-        // These options were handled locally: the format of the answer and its destination.
+        // This command itself applies these options: the hub's address, and the format and destination of the output.
         let local = Set(Option.asking.map(\.name) + ["project", "quiet", "output", "json", "file"])
         if has(.json) { items.append(("json", "true")) }
         if form == .csv || form == .markdown { items.append(("output", form == .csv ? "csv" : "md")) }
@@ -218,6 +224,7 @@ extension Arguments {
         return items.map { "\($0)=\(PercentText.encoded($1))" }.joined(separator: "&")
     }
 
+    /// Writes the bundle that the hub makes into a new file, the first operand.
     private func bundle(_ hub: AskedHub, _ question: String, _ terminal: Terminal) throws -> HubAnswer {
         let path = operands[0]
         guard !path.isEmpty, !path.hasSuffix("/"), !Directories.isThere(path) else {
@@ -228,7 +235,8 @@ extension Arguments {
         return answer
     }
 
-    /// Writes the hub's answer to a file once the answer is complete. An empty answer creates no file.
+    /// Writes the hub's answer to a file, which gets its name once the answer is complete. An empty answer creates no
+    /// file.
     fileprivate static func fetch(
         _ hub: AskedHub, _ question: String, to path: String
     ) throws -> (answer: HubAnswer, size: Int) {
@@ -245,10 +253,12 @@ extension Arguments {
     }
 }
 
-/// Log access for commands that do their work locally, on a window of a hub's log fetched as a bundle.
+/// Access to a log for commands that work locally, also on a window of a hub's log.
 extension Arguments {
-    /// Returns the log to work on: local files, or a window fetched from a hub. `window` contains the options that
-    /// select the window. `withPolicies` also fetches the log's record of policies.
+    /// Returns the log on which the command works: local files, or a window that the function fetches from a hub as a
+    /// bundle.
+    /// - Parameter window: the options that select the window.
+    /// - Parameter withPolicies: true to fetch the log's record of policies too.
     func log(asking window: [Option], withPolicies: Bool = false, _ terminal: Terminal) throws -> HistoryLog {
         guard let hub = try AskedHub(self, terminal) else { return try historyLog(terminal) }
         guard value(of: .log) == nil else { throw UsageError("--server asks a hub, and --log reads files") }
@@ -282,6 +292,7 @@ extension Arguments {
         }
     }
 
+    /// Returns the error for a hub that sent no bundle, with the hub's reason.
     private static func refusal(_ answer: HubAnswer) -> CommandFailure {
         let remarks = PercentText.decoded(answer.header("tidewire-remarks") ?? "")
         let code = answer.header("tidewire-exit-code").flatMap { Int32($0) }.flatMap { ExitCode(rawValue: $0) }
@@ -291,7 +302,7 @@ extension Arguments {
             hint: "'tidewire log info --server' shows what its log holds.")
     }
 
-    /// Records a planned replay in the audit file of the log, which may be at a hub.
+    /// Records a planned replay in the audit file of the log: locally, or by the hub if `--server` is given.
     func auditReplay(_ what: String, _ terminal: Terminal) throws {
         guard let hub = try AskedHub(self, terminal) else {
             return try audit(.replay, what, ofLog: logDirectory(terminal), terminal)

@@ -23,7 +23,7 @@ extension RecordedChange {
         return line.text
     }
 
-    /// JSON of a row that a backfill read.
+    /// JSON of a row that `tidewire signal backfill` read from the table and wrote into the log.
     var readingJSON: String {
         var line = JSONLine()
         line.add("offset", offset)
@@ -82,7 +82,7 @@ extension RecordedChange {
         "[" + columns.map { JSONLine.quoted(relation?.relation.columns[$0].name ?? "") }.joined(separator: ",") + "]"
     }
 
-    /// Returns an object of the columns. Columns with unknown values are omitted.
+    /// Returns a JSON object with the given columns and values. It omits columns whose values the log does not know.
     func object(_ columns: [(Int, RowValue)]) -> String {
         guard let relation else { return "null" }
         var object = JSONLine()

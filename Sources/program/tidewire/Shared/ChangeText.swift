@@ -3,10 +3,10 @@ import Change
 import Console
 import History
 
-/// Text of a recorded change, for people.
+/// Formatter of recorded changes as text for people.
 struct ChangeText {
     let zone: DisplayZone
-    /// Maximum length of a value; longer values are shortened. JSON has them whole.
+    /// Maximum number of characters of a value; the formatter shortens longer values. JSON output has whole values.
     let longest: Int
 
     init(zone: DisplayZone, _ terminal: Terminal) {
@@ -14,7 +14,7 @@ struct ChangeText {
         longest = terminal.form == .table ? (terminal.isInteractive ? 40 : 200) : .max
     }
 
-    /// Returns the first cells of all tables of changes: OFFSET, TIME, LSN, XID, OP.
+    /// Returns the cells with which each line about a change begins: OFFSET, TIME, LSN, XID, OP.
     func place(_ change: RecordedChange) -> [String] {
         [
             String(change.offset), zone.text(change.time), change.transaction.commitLSN.description,
@@ -22,22 +22,26 @@ struct ChangeText {
         ]
     }
 
-    /// Returns the first cells of a row that a backfill read, which stands between two changes.
+    /// Returns the same first cells (OFFSET, TIME, LSN, XID, OP) for a row that a backfill read from the table. Such a
+    /// row has no offset and no XID of a change.
     func place(ofReading row: RecordedChange) -> [String] {
         ["-", zone.text(row.time), row.transaction.commitLSN.description, "-", "READ"]
     }
 
+    /// Returns the name of the changed table; `-` for a change without a table.
     func table(_ change: RecordedChange) -> String { change.relation?.table.description ?? "-" }
 
+    /// Returns the values of the row's key, separated by commas; `-` if there is none.
     func key(_ change: RecordedChange) -> String {
         let key = change.key
         return key.isEmpty ? "-" : key.map { $0.value.plainText ?? $0.value.word }.joined(separator: ",")
     }
 
-    /// Returns a summary of the change, with its actor if the application named one.
+    /// Returns a summary of the change, such as its changed columns. It begins with the actor (who made the change) if
+    /// the application named one.
     func summary(_ change: RecordedChange) -> String { actor(of: change) + plainSummary(change) }
 
-    /// Returns the words that name the actor of a row's change; empty if the application named none.
+    /// Returns the prefix `by NAME: ` for a row's change whose actor the application named; otherwise an empty text.
     func actor(of change: RecordedChange) -> String {
         guard change.operation != .message, let actor = change.actor else { return "" }
         return "by \(actor.name ?? shortened(ifLong: String(decoding: actor.content, as: UTF8.self))): "
@@ -76,7 +80,7 @@ struct ChangeText {
         return columns(change, change.row.indices.filter { !change.isKey($0) })
     }
 
-    /// Returns the whole row instead of the changed columns of an update, for a row whose key is shown elsewhere.
+    /// Returns the summary of a change, but for an update all columns of the new row instead of the changed ones.
     func wholeRow(_ change: RecordedChange) -> String {
         change.operation == .update && change.forgotten == nil
             ? actor(of: change) + columns(change, Array(change.row.indices)) : summary(change)
@@ -98,7 +102,7 @@ struct ChangeText {
         columns.map { "\(name($0, change)): \(value(change.row[$0], $0, change))" }.joined(separator: ", ")
     }
 
-    /// Returns the difference in a column, such as `body: "a"→"b"`.
+    /// Returns the old and new value of a column, such as `body: "a"→"b"`; only the new one if the old is unknown.
     func difference(_ change: RecordedChange, _ column: Int, _ before: RowValue?) -> String {
         let after = value(change.value(of: column) ?? .unchanged, column, change)
         guard let before else { return "\(name(column, change)): \(after)" }
@@ -109,6 +113,7 @@ struct ChangeText {
         change.relation.map { SQLName.quoted($0.relation.columns[column].name) } ?? ""
     }
 
+    /// Returns the text of a column's value, shortened if it is longer than `longest`.
     func value(_ value: RowValue, _ column: Int, _ change: RecordedChange) -> String {
         if case .masked = value { return value.word }
         guard let relation = change.relation else { return value.word }
@@ -120,7 +125,7 @@ struct ChangeText {
         return shortened(ifLong: value.json(rendering) ?? value.word)
     }
 
-    /// Number of bytes of a large value that are rendered: far more than the maximum shown, for any characters.
+    /// Number of bytes that are rendered of a large value. That is far more than the shown maximum, in any characters.
     private static let mostBytes = 64 << 10
 
     private func shortened(ifLong text: String) -> String {
@@ -133,7 +138,7 @@ struct ChangeText {
 
     private func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Returns the cells of a presence event, in the columns of changes.
+    /// Returns the cells of a line about a presence event, in the same columns as the lines about changes.
     func line(_ presence: RecordedPresence) -> [String] {
         let mark = presence.mark
         return [
@@ -142,13 +147,13 @@ struct ChangeText {
         ]
     }
 
-    /// Returns the line for an operator's mark among the lines of changes.
+    /// Returns the line for an operator's mark (`tidewire signal`), which is printed between the lines of changes.
     func line(_ mark: RecordedMark) -> String {
         let words = mark.mark.text.isEmpty ? "" : ": \(ScreenText.escaped(text(mark.mark.text)))"
         return "──── \(mark.mark.action.name)\(words), \(zone.text(mark.mark.time)) ────"
     }
 
-    /// Returns the line for a gap in the history among the lines of changes.
+    /// Returns the line for a gap (a loss that the log marks), which is printed between the lines of changes.
     func line(_ gap: RecordedGap) -> String {
         "──── gap: \(gap.gap.reason.rawValue), \(gap.gap.from) → \(gap.gap.to), new epoch \(Hex.text(gap.epoch)), "
             + "\(zone.text(gap.time)) ────"
@@ -160,12 +165,12 @@ extension RecordedChange {
 }
 
 extension ForgottenChange {
-    /// Text that replaces a forgotten change.
+    /// Text in place of the values that `tidewire log forget` removed.
     var words: String { date.map { "(forgotten on \($0))" } ?? "(forgotten)" }
 }
 
 extension RowValue {
-    /// Text for any value, including those without a plain text.
+    /// Text of the value. A value without a text of its own, such as a masked or binary one, has a placeholder.
     var word: String {
         switch self {
         case .null: "null"
@@ -178,8 +183,8 @@ extension RowValue {
 }
 
 extension RowValue {
-    /// Returns at most `most` bytes of the value's beginning, up to the end of a character. Nil if the value is not
-    /// longer, or if its rendering does not begin with the rendering of its beginning.
+    /// Returns the first bytes of a long text value: at most `most`, without cutting a character. Nil if the value is
+    /// not longer, or if the beginning of its JSON is not the JSON of its beginning.
     fileprivate func beginning(_ most: Int, _ rendering: JSONRendering) -> RowValue? {
         guard case .text(let bytes) = self, bytes.count > most else { return nil }
         switch rendering {

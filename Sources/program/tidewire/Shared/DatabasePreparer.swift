@@ -2,8 +2,8 @@ import Diagnostics
 import Embedded
 import Postgres
 
-/// Preparation of the database, as by `tidewire db apply`, when a hub starts or has a new project. It asks no one. The
-/// log shows what was made, and what a login with more rights must make.
+/// Preparation of the database when a hub starts or gets a new project. It creates the same objects as `tidewire db
+/// apply`, but asks nobody. The hub's log lines show what it created, and what a login with more rights must create.
 struct DatabasePreparer {
     private let connection: Connection
 
@@ -12,6 +12,7 @@ struct DatabasePreparer {
             target, applicationName: "tidewire db apply", timeoutSeconds: Limits.connectTimeout.wholeSeconds)
     }
 
+    /// Applies the hub's SQL files to the database, and logs what they created or could not create.
     func prepare() throws(PostgresError) {
         let installation = Installation(connection)
         var (made, isWhole) = (0, true)
@@ -30,7 +31,8 @@ struct DatabasePreparer {
         }
     }
 
-    /// Applies a file; nil if that is impossible now, for example because of a lock. The hub does not wait.
+    /// Applies one SQL file. Returns nil, after a warning in the hub's log lines, if PostgreSQL refuses it now, for
+    /// example because of a lock. Throws only if the connection is lost.
     private func attempt(_ file: SQLFile, _ installation: Installation) throws(PostgresError) -> InstallationStep? {
         do throws(PostgresError) {
             let step = try installation.apply(file)
@@ -43,6 +45,7 @@ struct DatabasePreparer {
         }
     }
 
+    /// Logs what a file created or changed, and what this login may not create.
     private func tell(_ step: InstallationStep) {
         for object in step.made {
             Log.shared.info("created in the database", [.source(step.file), .object(object.description)])
@@ -57,6 +60,7 @@ struct DatabasePreparer {
         }
     }
 
+    /// Logs a warning that a file could not be applied.
     private func tell(_ file: SQLFile, _ failure: PostgresError) {
         Log.shared.warning(
             "cannot prepare the database: applied nothing of this file",

@@ -17,7 +17,7 @@ struct DisplayZone {
         self.offset = offset
     }
 
-    /// Parses `UTC`, `local`, `+02:00` or a name of the system's zone files, such as `Europe/Rome`.
+    /// Creates the zone from `UTC`, `local`, `+02:00` or a name of the system's zone files, such as `Europe/Rome`.
     init?(_ text: String) {
         if text.uppercased() == "UTC" || text == "Z" {
             self = .utc
@@ -31,7 +31,7 @@ struct DisplayZone {
         }
     }
 
-    /// Returns the time as `2026-11-14 10:02:11.204`.
+    /// Returns a time, in microseconds since 1970, in this zone: `2026-11-14 10:02:11.204`.
     func text(_ microseconds: Int64?) -> String {
         guard let microseconds else { return "-" }
         return TimeText.write(
@@ -41,8 +41,8 @@ struct DisplayZone {
     /// Heading of a column of times.
     var heading: String { "TIME (\(name == "local" ? "LOCAL" : name))" }
 
-    /// Returns the offset at a local time. The calculation repeats, because the first guess is off by the offset
-    /// itself.
+    /// Returns the zone's offset in seconds at a local time, given in local seconds since 1970. It calculates twice,
+    /// because the first result treats the local time as UTC.
     func offset(atLocal seconds: Int64) -> Int64 { offset(seconds - offset(seconds)) }
 }
 

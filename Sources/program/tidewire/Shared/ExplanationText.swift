@@ -4,12 +4,13 @@ import Console
 import Explaining
 import History
 
-/// Printer of an explanation for people. As csv and md it prints a row for each step and each of its parts.
+/// Printer of the explanation why a user was or was not sent a change. For people it prints sentences; as csv and md a
+/// row for each step and for each condition in it.
 struct ExplanationPrinter {
     private let terminal: Terminal
     private let zone: DisplayZone
     private var rows: TableStream
-    /// Image of an update, old or new, that is being explained.
+    /// Name of the row image (old or new row of an update) that the printer is explaining; empty outside of one.
     private var image = ""
 
     init(_ terminal: Terminal, _ zone: DisplayZone) {
@@ -41,7 +42,7 @@ struct ExplanationPrinter {
         try heading("\n" + ScreenText.escaped(explanation.sentence))
     }
 
-    /// Prints a heading. Other formats need none, because their rows name their step.
+    /// Prints a heading in the output for people. Other formats need none, because each of their rows names its step.
     private func heading(_ text: String) throws { if isText { try terminal.print(text) } }
 
     private mutating func line(_ name: String, _ text: String, _ hub: String = "") throws {
@@ -181,7 +182,7 @@ struct ExplanationPrinter {
 }
 
 extension Explanation {
-    /// Returns the JSON of the explanation. The names are promised to users and do not change.
+    /// Returns the explanation as JSON. The names in it are promised to users and do not change.
     func json(_ change: RecordedChange) -> String {
         var line = JSONLine()
         line.add("told", isTold)

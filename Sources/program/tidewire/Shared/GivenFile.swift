@@ -6,7 +6,7 @@ import Settings
 import System
 
 extension Arguments {
-    /// Returns the contents of a file that an option names; `-` means standard input.
+    /// Returns the contents of the file that an option names. For the path `-` it reads standard input.
     func contents(of path: String, named option: String, _ terminal: Terminal) throws(UsageError) -> String {
         if path == "-" { return try StandardInput.text(option) }
         switch terminal.surroundings.readFile(path) {

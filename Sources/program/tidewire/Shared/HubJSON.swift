@@ -1,9 +1,11 @@
 import Bytes
 
-/// Answer of a hub, parsed as far as commands need it.
+/// JSON object in a hub's answer, parsed only to the depth that commands need.
 struct HubJSON {
-    /// Scalar members of the object, and the JSON text of nested objects. In `rows` also the JSON text of arrays.
+    /// Members of the object by name: strings and numbers as text, `true` or `false`, and the JSON text of nested
+    /// objects. In elements of `rows`, arrays too are JSON text.
     private(set) var members: [String: String] = [:]
+    /// Elements of the array in the outer object; empty for an object inside it.
     private(set) var rows: [HubJSON] = []
     /// JSON of the object as received.
     private(set) var text = ""
@@ -23,7 +25,8 @@ struct HubJSON {
         return try scanner.next() == .end ? object : nil
     }
 
-    /// Parses an object after its opening brace.
+    /// Parses the rest of an object whose opening brace the scanner has read.
+    /// - Parameter isOuter: true to parse an array in the object into `rows`.
     private static func object(
         _ scanner: inout JSONScanner, _ bytes: RawSpan, isOuter: Bool
     ) throws(ByteError) -> HubJSON {

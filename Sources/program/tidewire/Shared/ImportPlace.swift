@@ -4,22 +4,23 @@ import Glibc
 import Ingest
 import System
 
-/// Directory in which an imported log is made. It lies beside the log's own directory, and is renamed once the log is
-/// complete and durable. Whatever stops an import, the log's directory has the whole log or none. The next import
-/// removes the remains.
+/// Temporary directory in which `tidewire log import` writes a log. It lies beside the final directory, and gets that
+/// name once the log is complete and durable. If an import is interrupted, the final directory has the whole log or
+/// none. The next import removes the remains.
 final class ImportPlace {
     let directory: DiskDirectory
     private let path: String
     private let aside: String
     private var locks: [any StorageLock] = []
 
-    /// Lock file that marks a running import.
+    /// Name of the lock file that shows that an import is running.
     private static let mark = "IMPORT"
-    /// File that a directory without a log may contain.
+    /// Name of the lock file that may lie in a directory that has no log yet.
     private static let lock = "LOCK"
 
+    /// Creates the temporary directory beside `path`, the final directory of the log.
     /// - Parameter dataDirectory: the data directory of the hub that will use the log; nil for none. That hub must not
-    ///   run meanwhile.
+    ///   run during the import.
     init(_ path: String, dataDirectory: String?) throws {
         let path = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
         self.path = path
@@ -49,7 +50,7 @@ final class ImportPlace {
             hint: "Choose another directory with --data-dir or --log.")
     }
 
-    /// Returns the names in a directory; nil if it does not exist.
+    /// Returns the names of the files in a directory; nil if the directory does not exist.
     private static func names(_ path: String) throws(SystemError) -> [String]? {
         let directory: DiskDirectory
         do {
@@ -61,7 +62,7 @@ final class ImportPlace {
         return try directory.names()
     }
 
-    /// Moves the complete and durable log to its place.
+    /// Renames the directory with the complete and durable log to its final name.
     func keep() throws {
         do throws(SystemError) {
             try directory.remove(Self.mark)
@@ -75,7 +76,7 @@ final class ImportPlace {
         }
     }
 
-    /// Removes the directory with everything in it.
+    /// Removes the temporary directory with everything in it.
     func clear() {
         for name in (try? directory.names()) ?? [] { try? directory.remove(name) }
         try? Directories.remove(aside)

@@ -48,8 +48,8 @@ extension Arguments {
         }
     }
 
-    /// Opens the log for reading, without a lock, so that a hub may run meanwhile. All values are masked. Unmasking is
-    /// recorded in the audit file first.
+    /// Opens the log or bundle for reading. It takes no lock, so a hub may run at the same time. Reads mask the values
+    /// that the mask rules name. If `--unmask` shows some, the function records that in the audit file first.
     func historyLog(_ terminal: Terminal) throws -> HistoryLog {
         let path = try logDirectory(terminal)
         let bundle = try LogAccess.bundle(at: path)
@@ -62,7 +62,8 @@ extension Arguments {
 }
 
 extension Arguments {
-    /// Throws if `--unmask` names values that the bundle does not contain.
+    /// Throws if `--unmask` names columns whose values are not in the bundle, because they were masked when it was
+    /// made.
     func check(_ shown: [ColumnMask], areIn bundle: LogBundle) throws {
         guard !shown.isEmpty else { return }
         let relations = try HistoryLog(bundle, masking: .nothing).relations()
@@ -77,8 +78,9 @@ extension Arguments {
 }
 
 extension Masking {
-    /// Returns the columns whose values this masking removed although they are asked for; nil if it left the values.
-    /// The list is empty if the values are not those of columns: a name inside JSON, or everything.
+    /// Returns the columns that the user asked to unmask but whose values this masking (that of a bundle) removed. Nil
+    /// if it removed none. The list is empty if the lost values have no column: those under a name inside JSON, or all
+    /// values.
     fileprivate func columns(lostFor asked: ColumnMask, among relations: [RecordedRelation]) -> [String]? {
         if asked.isEverything { return shown.isEmpty ? [] : nil }
         var (isColumn, lost): (Bool, Set<String>) = (false, [])
@@ -98,17 +100,18 @@ extension Masking {
 enum LogAccess {
     static let exitCodes: [ExitCode] = [.notFound, .outsideRetention, .unreachable, .damaged]
 
-    /// Opens a log's directory, or the log in a bundle.
+    /// Opens a log's directory, or the log inside a bundle.
     static func open(_ path: String) throws -> any StorageDirectory {
         try bundle(at: path)?.directory ?? openDirectory(path)
     }
 
-    /// Opens a bundle; nil if the path is not a file.
+    /// Opens the bundle at the path. Nil if the path is not a file, but a directory or missing.
     static func bundle(at path: String) throws -> LogBundle? {
         guard Directories.isThere(path), !Directories.isDirectory(path) else { return nil }
         return try bundle(path)
     }
 
+    /// Opens a bundle. Turns errors into messages with exit codes.
     static func bundle(_ path: String) throws -> LogBundle {
         do {
             return try LogBundle(path)
@@ -124,7 +127,7 @@ enum LogAccess {
         }
     }
 
-    /// Opens a log's directory, also for commands that write.
+    /// Opens a log's directory. Commands that write to the log use it too. Turns errors into messages with exit codes.
     static func openDirectory(_ path: String) throws -> DiskDirectory {
         do throws(SystemError) {
             return try DiskDirectory(path)
@@ -137,6 +140,7 @@ enum LogAccess {
     static let adviceAboutHub =
         "Does the hub run, and are the address and its port right? Its log and 'GET /ready' say more."
 
+    /// Returns the error for a path without an event log.
     static func missing(_ path: String) -> CommandFailure {
         CommandFailure(
             .unreachable, "there is no event log in \(path)",
@@ -144,7 +148,7 @@ enum LogAccess {
                 + "`tidewire serve` creates a log when it first reaches its database.")
     }
 
-    /// Runs a body that reads the log. Turns its errors into messages with exit codes.
+    /// Runs a body that reads the log, and turns its errors into messages with exit codes.
     static func explained<T: ~Copyable>(_ body: () throws -> T) throws -> T {
         do {
             return try body()
@@ -159,7 +163,7 @@ enum LogAccess {
         }
     }
 
-    /// Verifies every checksum, and shows progress.
+    /// Verifies the checksums of all segments, and shows the progress. Returns a report for each segment.
     static func verified(
         _ directory: any StorageDirectory, _ progress: Progress,
         look: (UInt64, EntryKind, RawSpan) -> Void = { _, _, _ in }

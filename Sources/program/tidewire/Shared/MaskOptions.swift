@@ -39,7 +39,7 @@ enum MaskHelp {
 }
 
 extension MaskRules {
-    /// Returns the reason why a text has no rules, or nil.
+    /// Check of a text with mask rules, for `mask_rules` of a hub: the reason why the text is not valid, or nil.
     static let check: @Sendable ([UInt8]) -> String? = { text in
         do throws(MaskRulesError) {
             _ = try MaskRules(file: String(decoding: text, as: UTF8.self))
@@ -62,7 +62,9 @@ extension AuditNote.Action {
 }
 
 extension Arguments {
-    /// - Parameter directory: the directory of the log or of the log in a bundle, which has its hub's rules.
+    /// Returns the masking for reading a log: the rules of its hub and of the caller, with `--mask` and `--unmask`.
+    /// - Parameter directory: the directory of the log, or of the log in a bundle. It contains the rules of the log's
+    ///   hub.
     func masking(_ terminal: Terminal, ofLog directory: any StorageDirectory) throws -> Masking {
         let (hidden, shown) = (try columns(.mask), try columns(.unmask))
         if let both = shown.first(where: hidden.contains) {
@@ -72,7 +74,8 @@ extension Arguments {
             try rules(terminal, directory), hiding: hidden, showing: shown, key: try maskKey(terminal))
     }
 
-    /// Returns the key of `--mask-key`; nil if none is given. Without a key, each run uses another one.
+    /// Returns the key from the file of `--mask-key`, which decides the marks in place of masked values. Nil if the
+    /// option is not given; each run of a command then uses a random key.
     private func maskKey(_ terminal: Terminal) throws(UsageError) -> (UInt64, UInt64)? {
         guard let path = value(of: .maskKey) else { return nil }
         let text = try contents(of: path, named: "--mask-key", terminal)
@@ -86,7 +89,8 @@ extension Arguments {
 
     private static let shortestKey = 16
 
-    /// Returns the caller's own rules, if any, with those of the log's hub. A value that either masks is masked.
+    /// Returns the mask rules of the log's hub together with the caller's own rules, if any. A value is masked if
+    /// either of the two masks it.
     private func rules(_ terminal: Terminal, _ directory: any StorageDirectory) throws -> MaskRules {
         let own = try ownRules(terminal)
         do {
@@ -102,7 +106,7 @@ extension Arguments {
         }
     }
 
-    /// Returns the rules of the file that the setting mask_rules names; nil if it names none.
+    /// Returns the caller's mask rules: those of the file that the setting `mask_rules` names. Nil if it names none.
     func ownRules(_ terminal: Terminal) throws -> MaskRules? {
         guard let path = try configuration(terminal).maskRules else { return nil }
         let text: String
@@ -129,13 +133,15 @@ extension Arguments {
         return columns
     }
 
-    /// Records the unmasking in the audit file before any value is shown. Throws if that fails, so that nothing is
-    /// shown.
+    /// Records in the audit file which columns `--unmask` shows, before the command prints a value. Throws if that
+    /// fails, so that the command shows nothing.
     func audit(_ shown: [ColumnMask], ofLog path: String, _ terminal: Terminal) throws {
         try audit(.unmask, shown.map(\.description).joined(separator: ", "), ofLog: path, terminal)
     }
 
-    /// Records the action in the audit file before it happens. Throws if that fails, so that it does not happen.
+    /// Records an action, such as a replay, in the audit file before the command performs it. Throws if that fails, so
+    /// that the action does not happen.
+    /// - Parameter what: the object of the action, in words.
     func audit(_ action: AuditNote.Action, _ what: String, ofLog path: String, _ terminal: Terminal) throws {
         let place = value(of: .auditFile) ?? AuditTrail.path(besideLog: path)
         do {
@@ -152,7 +158,8 @@ extension Arguments {
         }
     }
 
-    /// Returns the person for whom this user acts, as a hub or sudo says in the environment; empty if unknown.
+    /// Returns the person for whom the process acts, from the environment variable that a hub or sudo sets. Empty if
+    /// there is none.
     private static func behalf(_ environment: [String: String]) -> String {
         environment["ON_BEHALF_OF"] ?? environment["SUDO_USER"] ?? ""
     }

@@ -9,6 +9,7 @@ import Settings
 
 /// Lookup of a change by its offset.
 extension HistoryLog {
+    /// Returns the change at an offset. Throws if the entry at that offset is no change, or the log does not have it.
     func change(at offset: UInt64) throws -> RecordedChange {
         let query = HistoryQuery(from: .offset(offset), to: .offset(offset < .max ? offset + 1 : offset))
         var reader = try HistoryReader(self, query)
@@ -18,7 +19,7 @@ extension HistoryLog {
             hint: "Offsets count entries of all kinds: 'tidewire tail' shows those of changes.")
     }
 
-    /// Returns the range of offsets that the log holds, in words.
+    /// Returns the range of offsets in the log as the end of a sentence: "it holds @1 to @9".
     func extent() throws -> String {
         let segments = try segments()
         let end = segments[segments.count - 1].endOffset
@@ -27,7 +28,8 @@ extension HistoryLog {
 }
 
 extension Arguments {
-    /// Parses an offset such as `4711` or `@4711`. `name` stands for the argument in the error message.
+    /// Parses an offset such as `4711` or `@4711`.
+    /// - Parameter name: the argument's name, for the error message.
     func offset(_ text: String, named name: String) throws(UsageError) -> UInt64 {
         let digits = text.hasPrefix("@") ? text.dropFirst() : Substring(text)
         guard let offset = UInt64(digits), digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
@@ -42,8 +44,9 @@ extension Option {
 }
 
 extension Explainer.Settings {
-    /// Creates settings that judge a change again: by the log's record of the catalog at that time, and the configured
-    /// database. Nil if there is neither.
+    /// Creates settings for evaluating filters and policies on a change again. They use the log's record of the catalog
+    /// at that time and the configured database. Nil if neither is available.
+    /// - Parameter isOfNow: true to use the present catalog of the database instead of the log's record.
     init?(
         judging change: RecordedChange, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
         _ command: String
@@ -57,6 +60,7 @@ extension Explainer.Settings {
         try self.init(record, of: log, isOfNow: isOfNow, configuration, command)
     }
 
+    /// Creates settings from a record of the catalog and the configured database. Nil if neither is available.
     init?(
         _ record: CatalogRecord?, of log: HistoryLog, isOfNow: Bool, _ configuration: Configuration,
         _ command: String
@@ -71,8 +75,8 @@ extension Explainer.Settings {
         self.init(configuration, target, past: isOfNow ? nil : (record, log))
     }
 
-    /// Creates settings for the configured database, if any. `past` has the catalog and memberships of the change's
-    /// time. Without it, the present ones count.
+    /// Creates settings for evaluating filters and policies, on this database if any. `past` supplies the catalog and
+    /// the memberships at the time of the change. Without it, the database's present ones apply.
     init(
         _ configuration: Configuration, _ database: ConnectionTarget?,
         past: (record: CatalogRecord?, log: HistoryLog)? = nil

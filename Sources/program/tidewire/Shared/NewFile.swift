@@ -3,8 +3,8 @@ import Console
 import Glibc
 import System
 
-/// A file that gets its name only when it is complete. It is written beside its final name, with the suffix `.partial`,
-/// and synced before it is renamed. Until then a former file keeps the name.
+/// File that gets its name only when it is complete. The command writes it beside its final name, with the suffix
+/// `.partial`, and syncs it before it renames it. Until then, an older file keeps the name.
 final class NewFile {
     private let directory: DiskDirectory
     private let file: any StorageFile
@@ -48,7 +48,7 @@ final class NewFile {
         if pending.count >= Self.together { try flush() }
     }
 
-    /// Syncs the complete file, and renames it to its final name.
+    /// Syncs the complete file and renames it to its final name, in place of an older file.
     func keep() throws {
         try flush()
         do throws(SystemError) {

@@ -1,8 +1,8 @@
 import Console
 import System
 
-/// A line on the screen that shows the progress of a task which takes more than a second. It disappears afterwards. It
-/// is written only to stderr, and only if that is a screen.
+/// Line on the screen that shows the progress of a task once it takes more than a second. The line is written to stderr
+/// only, and only if that is a terminal.
 final class Progress {
     private let terminal: Terminal
     private let time: any TimeSource
@@ -13,7 +13,9 @@ final class Progress {
     private static let firstAfter: UInt64 = 1_000_000_000
     private static let interval: UInt64 = 250_000_000
 
-    /// - Parameter sharesScreen: true if the command's own lines may appear on the same screen meanwhile.
+    /// Creates the line, without showing it yet.
+    /// - Parameter sharesScreen: true if the command prints its own output during the task. On a terminal, the progress
+    ///   is not shown then.
     init(_ terminal: Terminal, isQuiet: Bool, sharesScreen: Bool = false) {
         self.terminal = terminal
         time = terminal.time
@@ -21,7 +23,8 @@ final class Progress {
         next = time.monotonicNanoseconds() + Self.firstAfter
     }
 
-    /// Updates the line, at most once in each interval. The caller may call this at any rate.
+    /// Shows the text as the present progress. The function does nothing if the last text is less than a quarter of a
+    /// second old, so callers may call it at any rate.
     func note(_ text: @autoclosure () -> String) {
         guard isShown else { return }
         let now = time.monotonicNanoseconds()
@@ -31,6 +34,7 @@ final class Progress {
         terminal.complain(part: "\r\u{1b}[K" + text())
     }
 
+    /// Removes the line from the screen.
     func clear() {
         guard isOnScreen else { return }
         isOnScreen = false

@@ -3,10 +3,12 @@ import Console
 import Explaining
 import History
 
-/// Ledger's record of a user's clients at a change. It complements the verdict of the policies.
+/// Facts from the ledger about a user's clients at the time of a change: whether they listened, were sent the change,
+/// or were refused. `tidewire why` prints them beside the policies' verdict.
 struct RecordedForUser {
-    /// State of the user's clients at the change. `listened`: a client with the same binding on the table was sent the
-    /// change, if policies allowed it.
+    /// State of the user's clients at the change. `listened`: one had the asked filter and role on the table, or the
+    /// ledger records that it was sent the change. `otherwise`: they listened with another filter or role, or caught up
+    /// later. `absent`: none listened.
     enum Listening: String {
         case listened, absent, otherwise
         case notKnown = "not_known"
@@ -14,7 +16,8 @@ struct RecordedForUser {
 
     private let findings: [(name: String, finding: DeliveryRecord.Finding)]
     let listening: Listening
-    /// Last refusal before the change, if the user had not joined since.
+    /// Last record that the hub refused a socket, join or request of the user before the change. Nil if there is none,
+    /// or the user joined after it.
     private let refusal: RecordedNote?
 
     init(_ question: Explainer.Question, _ log: HistoryLog) throws {
@@ -32,6 +35,7 @@ struct RecordedForUser {
             .filter { $0.1 != .none && $0.1 != .unknown }
     }
 
+    /// Returns the state of the user's clients at the change, from their joins and ends in the ledger.
     private static func listening(
         _ book: AttendanceBook, _ question: Explainer.Question, _ record: DeliveryRecord
     ) -> Listening {
@@ -76,11 +80,13 @@ struct RecordedForUser {
         }
     }
 
+    /// Returns the sentences about the user's clients for the explanation of a change.
     /// - Parameter isTold: true if rights, filter and policies let the user see the change.
     func sentences(_ zone: DisplayZone, isTold: Bool) -> [String] {
         (isTold ? [listeningSentence] : []) + (refusal.map { [$0.sentence(zone)] } ?? []) + recordedSentences(zone)
     }
 
+    /// Returns the sentences about deliveries that the ledger records (`ledger = full`).
     private func recordedSentences(_ zone: DisplayZone) -> [String] {
         guard !findings.isEmpty else { return [] }
         let sent = findings.compactMap { name, finding -> String? in
@@ -93,7 +99,8 @@ struct RecordedForUser {
         return sent + ["recorded: it was not sent to \(names) that had joined"]
     }
 
-    /// Last refusal before the change, as a JSON object; null if the user had joined since, or was not refused.
+    /// JSON object of the last refusal of the user before the change; null if there is none, or the user joined after
+    /// it.
     var refusedJSON: String {
         guard let note = refusal?.note else { return "null" }
         var line = JSONLine()
@@ -103,6 +110,8 @@ struct RecordedForUser {
         return line.text
     }
 
+    /// JSON array of the user's clients whose delivery of the change is recorded, each with the time at which it was
+    /// sent.
     var json: String {
         let items = findings.map { name, finding in
             var line = JSONLine()
@@ -116,7 +125,7 @@ struct RecordedForUser {
 }
 
 extension RecordedNote {
-    /// Sentence about a refused socket, join or request.
+    /// Returns the sentence about a refusal: its time, the refused socket, join or request, and the reason.
     func sentence(_ zone: DisplayZone) -> String {
         let topic = String(decoding: note.topic, as: UTF8.self)
         let reason = String(decoding: note.reason, as: UTF8.self)

@@ -4,7 +4,7 @@ import History
 import Replaying
 import Settings
 
-/// Text and JSON of a planned replay and of its outcome.
+/// Printer of a planned replay, of its progress and of its outcome, as text or JSON.
 struct ReplayText {
     private let plan: ReplayPlan
     private let speed: Pacer.Speed
@@ -22,6 +22,8 @@ struct ReplayText {
 
     // MARK: The plan
 
+    /// Prints the plan: the tables with their counts, and the reasons why the target does not accept the plan.
+    /// - Parameter isGo: true if the replay follows, false if the command only shows the plan.
     func print(into place: String, _ obstacles: [String], isGo: Bool) throws {
         if isJSON {
             for table in plan.tables { try terminal.print(json(table)) }
@@ -60,7 +62,7 @@ struct ReplayText {
         return table
     }
 
-    /// Duration of the replay in whole seconds; nil if it is not known.
+    /// Planned duration of the replay in whole seconds; nil if it is not known.
     private var seconds: UInt64? {
         guard speed != .maximum, let times = plan.times else { return nil }
         return Pacer(speed).nanoseconds(from: times.lowerBound, to: times.upperBound) / 1_000_000_000

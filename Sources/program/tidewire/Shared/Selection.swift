@@ -34,7 +34,7 @@ enum SelectorHelp {
 }
 
 extension Arguments {
-    /// Returns the query of the options. It is not checked against the log yet.
+    /// Returns the query that the options describe. `NameCheck` compares its names with the log later.
     func query(_ zone: DisplayZone = .utc) throws(UsageError) -> HistoryQuery {
         let now = Clock.unixMicroseconds()
         var query = HistoryQuery(from: try bound(.from, now, zone), to: try bound(.to, now, zone))
@@ -57,6 +57,8 @@ extension Arguments {
         return query
     }
 
+    /// Returns the start or end of a window that the option gives (time, offset, LSN or transaction); nil if it is not
+    /// given.
     func bound(_ option: Option, _ zone: DisplayZone) throws(UsageError) -> HistoryBound? {
         try bound(option, Clock.unixMicroseconds(), zone)
     }
@@ -81,7 +83,7 @@ extension Arguments {
             })
     }
 
-    /// Returns the limit; nil if it is not given.
+    /// Returns the value of `--limit`; nil if the option is not given.
     func limit() throws(UsageError) -> Int? {
         guard case .integer(let number) = try value(of: .limit, as: .integer(0...1_000_000_000)) else { return nil }
         return Int(number)
@@ -107,8 +109,9 @@ extension Operation {
     var letter: String { String(UnicodeScalar(rawValue)) }
 }
 
-/// Check of the names in a query against the log. It rejects tables and columns that no table of the log has, which are
-/// mostly typing errors and dangerous in a mask. It also rejects conditions on masked columns.
+/// Check of the names in a query and in masks against the tables of the log. It rejects unknown tables and columns:
+/// most are typing errors, and in `--mask` they would leave a value readable. It also rejects conditions on masked
+/// columns.
 struct NameCheck {
     private let relations: [RecordedRelation]
     private let masking: Masking
@@ -136,8 +139,8 @@ struct NameCheck {
         masking.masks(column, of: relations.filter { $0.relation.oid == relation.relation.oid }.map(\.table))
     }
 
-    /// Checks the names in masks. A hidden column must exist in the log. A shown one may also be a name inside JSON
-    /// values.
+    /// Checks the names in `--mask` and `--unmask`. `--mask` needs a column in the log. `--unmask` also accepts a name
+    /// inside JSON values.
     private func checkMasks() throws(UsageError) {
         for mask in masking.hidden where !isKnown(mask) { throw unknown("--mask", mask.column, among: relations) }
         for mask in masking.shown where !isKnown(mask) && !mask.isEverything {
@@ -153,8 +156,8 @@ struct NameCheck {
         }
     }
 
-    /// Returns the error for a condition on a masked column. Such conditions could reveal its values one query after
-    /// another.
+    /// Returns the error for a condition on a masked column. With such conditions, a user could find out its values by
+    /// many queries.
     static func masked(_ option: String, _ column: String, of table: TableName) -> UsageError {
         let name = "\(table).\(SQLName.quoted(column))"
         return UsageError(
