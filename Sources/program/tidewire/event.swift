@@ -104,6 +104,7 @@ private struct OutcomeCounts {
 
     mutating func add(_ outcome: ChangeAudience.Client.Outcome) { counts[outcome, default: 0] += 1 }
 
+    /// Numbers of clients by outcome, as the end of a sentence.
     var sentence: String {
         let parts = Self.order.compactMap { outcome, words in counts[outcome].map { "\($0) \(words)" } }
         return parts.isEmpty ? "none" : parts.joined(separator: ", ")

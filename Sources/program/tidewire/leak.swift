@@ -237,6 +237,7 @@ private struct LeakPrinter {
         return table
     }
 
+    /// Table of the policies that make the difference between the deliveries and the right ones.
     private var reasons: Table {
         var table = Table([
             .text("CHANGE"), .number("DELIVERIES"), .text("USER", canBeCut: true), .text("TABLE", canBeCut: true),
@@ -290,8 +291,10 @@ private struct LeakPrinter {
         return table
     }
 
+    /// Number of all differences in the report, also of unknown deliveries and of those that it does not list.
     private var differing: Int { LeakReport.Kind.allCases.reduce(0) { $0 + report.count($1) } }
 
+    /// Lines with the totals of the window.
     private var sums: [String] {
         let (first, end) = (report.offsets.lowerBound, report.offsets.upperBound)
         let channels = report.channels == 1 ? "1 channel" : "\(report.channels) channels"
@@ -377,6 +380,7 @@ private struct LeakPrinter {
         }
     }
 
+    /// Returns the first members of a JSON line: its kind, and the user, role and table.
     private func head(_ kind: String, _ found: LeakReport.Line) -> JSONLine {
         var line = JSONLine()
         line.add("kind", kind)

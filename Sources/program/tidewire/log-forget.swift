@@ -247,6 +247,7 @@ private struct ForgettingText {
             + "the ledger, presence, messages of the WAL; bundles, exports and backups"
     }
 
+    /// Returns a number with its noun, in the singular or plural.
     private static func count(_ number: Int, _ name: String) -> String {
         number == 1 ? "1 \(name)" : "\(number) \(name)s"
     }

@@ -128,6 +128,7 @@ private struct Verdict {
 
     private var problems: [EventLogProblem] { reports.flatMap(\.problems) }
     private var isDamaged: Bool { problems.contains { $0.isDamage } }
+    /// True if the log ends with an incomplete entry, as after a crash.
     private var isTorn: Bool { problems.contains { $0.isTorn } }
 
     /// Exit code of the verification: `damaged`, `notFound` for an incomplete last entry, otherwise `ok`. A missing

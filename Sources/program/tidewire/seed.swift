@@ -134,6 +134,7 @@ struct SeedCommand: Command {
 }
 
 extension ForeignKeys {
+    /// Foreign keys as references between tables, by which the script orders its tables.
     fileprivate var order: [TableOrder.Reference] {
         references.map { reference in
             TableOrder.Reference(

@@ -131,6 +131,7 @@ private struct LedgerChannel: Hashable {
 
     init(_ session: UInt64, _ channel: UInt32) { (self.session, self.channel) = (session, channel) }
 
+    /// Name of the channel as commands accept it: the socket's session and the channel's number.
     var name: String { "\(Hex.text(session))/\(channel)" }
 }
 

@@ -110,6 +110,7 @@ private struct StatisticsReport {
         self.zone = zone
     }
 
+    /// Groups that the table shows: at most the number of `--top`.
     private var shown: ArraySlice<(group: LogStatistics.Group, count: LogStatistics.Count)> {
         statistics.groups(top: top)
     }

@@ -390,6 +390,7 @@ private struct WhatIfPrinter {
         return table
     }
 
+    /// Returns the line about a change by which a holder gains or loses a row.
     private func example(
         _ offset: UInt64, _ line: WhatIfReport.Line, _ shift: WhatIfReport.Shift
     ) throws -> String {

@@ -165,6 +165,7 @@ private struct OutcomeChoice {
     private static let synonyms = ["not_for_it": "not_matched", "had_gone": "ended_before"]
 
     var isEmpty: Bool { names.isEmpty }
+    /// True if the output includes users whose socket, join or request the hub had refused.
     var hasRefused: Bool { isEmpty || names.contains(Self.refused) }
 
     /// Adds an outcome to the choice, by its name in JSON or in the table. Returns false if no outcome has that name.
@@ -176,6 +177,7 @@ private struct OutcomeChoice {
         return true
     }
 
+    /// True if the choice includes the client's outcome.
     func has(_ client: ChangeAudience.Client) -> Bool { isEmpty || names.contains(client.outcome.rawValue) }
 }
 
@@ -219,6 +221,7 @@ extension ChangeAudience {
         return "The log has no notes of \(clients) came and went then or later: it had no room for so many notes."
     }
 
+    /// JSON line with the number of clients of which the ledger has no records; nil if there are none.
     fileprivate var strangersJSON: String? {
         guard strangers > 0 else { return nil }
         var line = JSONLine()

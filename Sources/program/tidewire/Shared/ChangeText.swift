@@ -96,6 +96,7 @@ struct ChangeText {
         return "(all rows removed\(options.joined()))"
     }
 
+    /// Returns the indices of the columns whose values the log knows.
     private func known(_ change: RecordedChange) -> [Int] { change.row.indices.filter { change.row[$0].isKnown } }
 
     private func columns(_ change: RecordedChange, _ columns: [Int]) -> String {
@@ -128,6 +129,7 @@ struct ChangeText {
     /// Number of bytes that are rendered of a large value. That is far more than the shown maximum, in any characters.
     private static let mostBytes = 64 << 10
 
+    /// Returns the text, shortened if it is longer than `longest`.
     private func shortened(ifLong text: String) -> String {
         text.utf8.count > longest && text.count > longest ? shortened(text) : text
     }

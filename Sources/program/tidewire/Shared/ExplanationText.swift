@@ -45,6 +45,8 @@ struct ExplanationPrinter {
     /// Prints a heading in the output for people. Other formats need none, because each of their rows names its step.
     private func heading(_ text: String) throws { if isText { try terminal.print(text) } }
 
+    /// Prints a line, or as csv and md a row, of the explanation.
+    /// - Parameter hub: the hub's verdict, for csv and md.
     private mutating func line(_ name: String, _ text: String, _ hub: String = "") throws {
         guard isText else { return try terminal.print(rows.line([name, image, text, hub, ""])) }
         let heading = name + String(repeating: " ", count: max(1, 13 - name.count))

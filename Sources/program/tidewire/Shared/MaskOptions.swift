@@ -51,6 +51,7 @@ extension MaskRules {
 }
 
 extension AuditNote.Action {
+    /// Participle of the action, for the error message "nothing was …".
     fileprivate var participle: String {
         switch self {
         case .unmask: "unmasked"
@@ -122,6 +123,7 @@ extension Arguments {
         }
     }
 
+    /// Returns the columns that `--mask` or `--unmask` names.
     private func columns(_ option: Option) throws(UsageError) -> [ColumnMask] {
         var columns: [ColumnMask] = []
         for text in values(of: option) {

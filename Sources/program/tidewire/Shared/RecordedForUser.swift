@@ -69,6 +69,7 @@ struct RecordedForUser {
         return found
     }
 
+    /// Sentence about whether a client of the user listened to the table at the time of the change.
     private var listeningSentence: String {
         switch listening {
         case .listened: "by the ledger, a client of the user listened to the table then"

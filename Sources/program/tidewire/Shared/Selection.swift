@@ -135,6 +135,7 @@ struct NameCheck {
         }
     }
 
+    /// True if the column is masked under any name that its table had in the log.
     private func isMasked(_ column: String, of relation: RecordedRelation) -> Bool {
         masking.masks(column, of: relations.filter { $0.relation.oid == relation.relation.oid }.map(\.table))
     }
@@ -150,6 +151,7 @@ struct NameCheck {
         }
     }
 
+    /// True if the name in the mask is a column of a table in the log.
     private func isKnown(_ mask: ColumnMask) -> Bool {
         relations.contains { known in
             known.relation.columns.contains { mask.covers($0.name, of: known.table) }
@@ -165,6 +167,7 @@ struct NameCheck {
                 + "--unmask \(name) allows them, and the log's audit file records it")
     }
 
+    /// Returns the error for a table without changes in the log, with a similar name if there is one.
     func unknown(_ table: TableName) -> CommandFailure {
         let tables = Set(relations.map(\.table.description)).sorted()
         let near = NearestName.to(table.description, among: tables).map { "did you mean \($0)? " } ?? ""
@@ -173,6 +176,7 @@ struct NameCheck {
         return CommandFailure(.notFound, "the log has no changes of \(table)", hint: near + list)
     }
 
+    /// Returns the error for a column that none of these tables has, with a similar name if there is one.
     private func unknown(_ option: String, _ column: String, among relations: [RecordedRelation]) -> UsageError {
         let names = Set(relations.flatMap { $0.relation.columns.map(\.name) }).sorted()
         let near = NearestName.to(column, among: names).map { "; did you mean \($0)?" } ?? ""
