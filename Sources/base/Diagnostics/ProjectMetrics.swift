@@ -43,7 +43,7 @@ public final class ProjectMetrics: Sendable {
         case slowConsumer = "slow_consumer"
         /// PostgreSQL did not answer a question. The hub told the client.
         case unanswered
-        /// Row level security is active for the client's role. The hub told the client when it subscribed.
+        /// Counted by earlier versions only. The label stays for existing dashboards.
         case rowSecurity = "row_security"
         /// A delete lacks a value that a filter or a policy needs, and the event log has no earlier version of the row.
         /// The hub told the client at its subscription that this may happen.

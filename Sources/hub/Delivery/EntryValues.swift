@@ -168,8 +168,8 @@ struct EntryValues {
     /// True if an answer of the log is still valid: the era of `RowRecall` has not changed since the question.
     func counts(in era: UInt64) -> Bool { asked?.era == era }
 
-    /// Remembers the rows that the log returned. Returns the rows whose generated columns PostgreSQL must compute
-    /// first.
+    /// Remembers the rows that the log returned, and returns nil. If PostgreSQL must compute generated columns of some
+    /// rows first, returns those rows instead; the caller then calls `remember` with the values.
     ///
     /// - Parameter snapshot: definitions of generated columns; nil if there is nothing to compute.
     mutating func take(

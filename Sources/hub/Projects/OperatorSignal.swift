@@ -27,7 +27,7 @@ public struct OperatorSignal: Sendable, Equatable {
     }
 
     let kind: Kind
-    /// Text that a mark writes into the log.
+    /// Operator's text, which the hub writes into the log with the record of the signal; empty if none was given.
     let text: String
     /// Duration of a pause.
     let duration: Duration

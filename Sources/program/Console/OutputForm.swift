@@ -2,7 +2,7 @@
 public enum OutputForm: String, Sendable, CaseIterable {
     /// Aligned columns, for people.
     case table
-    /// One JSON object per line. The commands print the objects themselves.
+    /// One JSON object per line. Each command writes its own objects; `TableStream` does not format them.
     case json
     /// Comma-separated values by RFC 4180, for spreadsheets and databases.
     case csv

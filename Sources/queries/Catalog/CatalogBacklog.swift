@@ -28,7 +28,7 @@ struct CatalogBacklog {
 
     var isEmpty: Bool { resolves.isEmpty && refreshes.isEmpty }
 
-    /// Removes the first `count` resolve jobs. The caller answers them.
+    /// Removes the first `count` resolve jobs. The caller must already hold them, because it still has to answer them.
     mutating func removeResolves(_ count: Int) {
         precondition(count <= resolves.count, "who is answered has asked")
         for job in resolves.prefix(count) { load = load - CatalogJob.resolve(job).load }

@@ -18,8 +18,9 @@ final class MessageTableReader {
         self.interrupt = interrupt
     }
 
-    /// Returns broadcasts of a topic in a range of insert times (microseconds since 1970), oldest first. If there are
-    /// more than the query's limit, the newest. Nil if the login may not read the table.
+    /// Returns the broadcasts of a topic that were inserted in a time range (microseconds since 1970), oldest first. If
+    /// they exceed the query's limit or `Limits.maximumReplayedBytes`, returns only the newest ones that fit. Returns nil
+    /// if the login may not read the table.
     func messages(_ query: ReplayQuery, from start: Int64, before end: Int64) throws -> [ArchivedMessage]? {
         if let refusedAt, Clock.monotonicNanoseconds() - refusedAt < Limits.publicationRetryInterval.wholeNanoseconds {
             return nil

@@ -70,7 +70,7 @@ final class LoopClock {
 struct SweepSchedule {
     /// Monotonic time, in nanoseconds, of the next sweep; `.max` for none.
     private(set) var next = UInt64.max
-    /// Monotonic time, in nanoseconds, of the last sweep.
+    /// Monotonic time, in nanoseconds, of the last sweep (check of all connections' deadlines); 0 before the first.
     private var last: UInt64 = 0
 
     /// Requests a sweep at a time, or later if the last sweep was too recent. With more seats the minimal distance

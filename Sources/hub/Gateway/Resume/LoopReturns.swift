@@ -73,13 +73,13 @@ final class LoopReturns: LoopPart {
         switch arrival {
         case .begins: break
         case .goesOn(let claim):
-            session.past.joinedTopics.remember((), for: channel.topic)
+            session.past.topicsWithSettledPast.remember((), for: channel.topic)
             channel.resumeEntry?.place = claim.place
             channel.told.republishedUpTo = 0
             home.take(.recognised(claim.mark, owesLoss: claim.owesLoss), channel)
         case .unknown:
             // A client that left the topic on this socket begins again when it joins.
-            if case .kept = session.past.joinedTopics[channel.topic] { return }
+            if case .kept = session.past.topicsWithSettledPast[channel.topic] { return }
             tellThatPastIsUnknown(channel)
         }
     }
@@ -87,11 +87,11 @@ final class LoopReturns: LoopPart {
     private func tellThatPastIsUnknown(_ channel: Channel) {
         metrics.returns[.unknown].add()
         let isRepeated: Bool
-        switch channel.session.past.joinedTopics[channel.topic] {
+        switch channel.session.past.topicsWithSettledPast[channel.topic] {
         case .never: isRepeated = false
         case .kept, .mayBeForgotten: isRepeated = true
         }
-        channel.session.past.joinedTopics.remember((), for: channel.topic)
+        channel.session.past.topicsWithSettledPast.remember((), for: channel.topic)
         home.take(.pastUnknown(isRepeated: isRepeated), channel)
     }
 
@@ -166,7 +166,9 @@ final class LoopReturns: LoopPart {
         assert(home.channels[channel.place] == nil, "a channel departs after it was removed")
         receipts.forget(channel.place)
         // The hub has not reported a loss to the client. It does so when the client joins again.
-        if comesBack, channel.position.owedLoss != nil { channel.session.past.joinedTopics.take(channel.topic) }
+        if comesBack, channel.position.owedLoss != nil {
+            channel.session.past.topicsWithSettledPast.take(channel.topic)
+        }
         guard let resumeStore = project.settings.resumeStore else {
             if comesBack, channel.isOpen { channel.session.past.ended.forget() }
             return

@@ -168,8 +168,9 @@ struct MessageRefs {
 
 /// Earlier channels of a socket, by which the hub recognizes a client that joins again.
 struct SocketPast {
-    /// Topics that a client joined on this socket although it was connected before.
-    var joinedTopics = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
+    /// Topics for which the hub, on this socket, has recognized the returning channel or has told the client that its
+    /// past is unknown.
+    var topicsWithSettledPast = BoundedMemory<[UInt8], Void>(maximum: Limits.joinedTopics)
     /// Channels that ended on this socket without a leave from the client, which usually joins them again.
     var ended = BoundedMemory<ResumeKey, Channel.Ended>(maximum: Limits.endedChannels)
     /// Reason why the socket has ended or is ending, as a text for the ledger's readers; nil while it is open.
