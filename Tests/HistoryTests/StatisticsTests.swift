@@ -36,7 +36,7 @@ import Testing
         case 0: try stage.gap(to: stage.lsn + 0x80, time: time)
         case 1: try stage.commit([.message([1], [2, 3], transactional: false)], xid: 0, time: 0)
         default:
-            let puts = (0..<Int.random(in: 1...6, using: &random)).map { _ in
+            var puts = (0..<Int.random(in: 1...6, using: &random)).map { _ in
                 let relation = Bool.random(using: &random) ? notes : users
                 let size = Int.random(in: 0...40, using: &random)
                 let row =
@@ -50,6 +50,12 @@ import Testing
                 case 3: Put.delete(relation, row, .full)
                 default: Put.truncate(relation)
                 }
+            }
+            if Int.random(in: 0...2, using: &random) == 0 {
+                let content = Array(#"{"actor":"\(random.pick(["ana", "ben"]))"}"#.utf8)
+                puts.insert(
+                    .message(TransactionActor.prefix, content, transactional: true),
+                    at: Int.random(in: 0...puts.count, using: &random))
             }
             try stage.commit(
                 puts, xid: UInt32(step + 1), time: time, origin: random.pick(["", "", "elsewhere"]),
@@ -93,6 +99,7 @@ import Testing
             switch grouping {
             case .operation: .operation(change.operation)
             case .origin: .origin(change.transaction.origin)
+            case .actor: .actor(change.actor?.name ?? "")
             default: change.relation.map { .table($0.table) } ?? .messages
             }
         }

@@ -12,6 +12,7 @@ final class Workplace: Sendable {
         path = directory + "/tidewire-\(purpose).\(getpid())"
         try Directories.make(path)
         // If this process is root, PostgreSQL runs as another user, who must be able to pass through the directory.
+        // SAFETY: Swift passes a C string that lives for the call.
         _ = unsafe chmod(path, 0o711)
         let kind = Machine.fileSystem(of: path)
         if kind == "tmpfs" || kind == "ramfs" {

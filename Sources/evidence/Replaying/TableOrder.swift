@@ -60,7 +60,7 @@ public struct TableOrder: Sendable {
 /// Tarjan's algorithm, which finds groups of tables that refer to each other in a circle. Each table is an index in the
 /// list of tables. The search finds a group after the groups to which it refers.
 private struct CircleSearch {
-    /// For each table, the indexes of the tables to which it refers.
+    /// Indexes of the tables to which each table refers.
     private let referenced: [[Int]]
     /// Tarjan's index of each table: its place in the order in which the search first reached the tables. Nil while the
     /// table is unvisited.
