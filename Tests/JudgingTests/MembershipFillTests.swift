@@ -65,7 +65,11 @@ import Testing
         let cluster = try TestCluster.fresh()
         defer { cluster.stop() }
         let stage = try JudgingStage(on: cluster, Self.members)
-        try stage.run("GRANT SELECT ON members TO READER")
+        try stage.run(
+            """
+            GRANT SELECT ON members TO READER;
+            ALTER DATABASE \(stage.database.name) SET synchronous_commit = off
+            """)
         let judge = try stage.judge()
         let subject = stage.subject(sub: 1)
         #expect(keys(judge.fills([(membership(), subject)]).first) == ["0": 2, "1": 2, "2": 2, nil: 1])

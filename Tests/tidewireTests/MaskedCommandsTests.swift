@@ -38,6 +38,7 @@ private let access: [String: Access] = [
         ]
     ]),
     "whatif": .shows([["--policy", "new.sql", "--on", "TARGET", "--claims", "claims"]]),
+    "leak": .shows([["--policy", "new.sql", "--on", "TARGET"]]),
     "bundle": .shows([["NEW"], ["NEW", "--policies"]]),
     "seed": .shows([["-o", "NEW"], []]),
     "replay": .shows([["--target", "TARGET", "--map", "subscribers=kept.readers", "--speed", "max", "--go"]]),
@@ -45,13 +46,17 @@ private let access: [String: Access] = [
     "log info": .reads([[]]),
     "log verify": .reads([[]]),
     "log audit": .reads([[]]),
+    "policies": .reads([[]]),
     "log forget": .reads([["people", "1"]]),
     "log accept-loss": .reads([["--yes"]]),
     "log import": .opensNone,
+    // Runs the commands above, each with its own rules.
+    "log ask": .opensNone,
     "open": .reads([["BUNDLE", "--settings"]]),
     "serve": .opensNone, "dev": .opensNone, "subs": .opensNone, "signal mark": .opensNone, "signal rotate": .opensNone,
     "signal pause": .opensNone, "signal resume": .opensNone, "signal backfill": .opensNone, "doctor": .opensNone,
-    "db apply": .opensNone, "slot status": .opensNone, "slot drop": .opensNone, "config": .opensNone,
+    "db apply": .opensNone, "kick": .opensNone, "slot status": .opensNone, "slot drop": .opensNone,
+    "config": .opensNone,
     "bench": .opensNone, "completions": .opensNone, "version": .opensNone,
 ]
 
@@ -204,7 +209,7 @@ private final class RuledStage {
     }
 
     /// Commands whose output has values only for some logs.
-    private static let neverWhole: Set<String> = ["stats", "who", "whatif"]
+    private static let neverWhole: Set<String> = ["stats", "who", "whatif", "leak"]
 
     @Test func `each command shows nothing while the rules are damaged or unreadable`() async throws {
         let stage = try RuledStage()

@@ -82,7 +82,7 @@ private let commands: [any Command] = [ReplayCommand(), SeedCommand(), LogComman
         #expect(audit.output.split(separator: "\n").count == 2 && audit.output.contains(#""action":"replay""#))
         #expect(
             audit.output.contains(
-                ", 6 transactions, 6 changes of public.people, public.subscribers, tag again\"}"), "\(audit.output)")
+                ", 6 transactions, 6 changes of public.people, public.subscribers, tag again\","), "\(audit.output)")
         #expect(audit.output.contains("@0 to @8 into postgresql://postgres:*"))
     }
 
