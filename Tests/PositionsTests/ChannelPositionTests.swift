@@ -354,6 +354,15 @@ import Testing
 
     // MARK: Ends
 
+    @Test func `nothing counts as acknowledged beyond what was sent before the socket stopped taking data`() {
+        var channel = Self.live(10)
+        #expect(channel.acknowledged(20) == 20)
+        _ = channel.take(.socketEnds(Self.view(Self.reader(20, firstHeld: 14)), acknowledged: 12))
+        #expect(channel.acknowledged(20) == 14)
+        #expect(channel.acknowledged(12) == 12)
+        #expect(channel.acknowledged(nil) == nil)
+    }
+
     @Test func `what was sent is frozen when the socket stops`() {
         var channel = Self.live(10)
         let view = Self.view(Self.reader(20))

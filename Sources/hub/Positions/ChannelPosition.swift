@@ -233,6 +233,15 @@ extension ChannelPosition {
         return max(reader.frontier, since ?? 0)
     }
 
+    /// Returns the offset before which the client has acknowledged everything, from what its socket says.
+    ///
+    /// Changes are not sent any more once the socket has stopped taking data. The socket then has nothing to acknowledge,
+    /// and counts as up to date. So nothing counts beyond what was sent before that.
+    public func acknowledged(_ offset: UInt64?) -> UInt64? {
+        guard let offset, let sentAtEnd else { return offset }
+        return min(offset, sentAtEnd)
+    }
+
     /// Returns the position to remember when the channel ends, for the client's return; nil if none is needed.
     public func kept(_ view: LogView, acknowledged: UInt64?) -> EventLogPosition? {
         if isOpen { return acknowledged.map { last($0, view) } }

@@ -230,7 +230,8 @@ final class LoopReturns: LoopPart {
 
     /// Returns the log offset before which the channel's client has acknowledged everything.
     func acknowledgedOffset(of channel: Channel) -> UInt64? {
-        let acknowledged = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
+        let ofSocket = channel.position.receipt?.own ?? channel.session.receipt.since ?? receipts.mark
+        let acknowledged = channel.position.acknowledged(ofSocket)
         assert(
             channel.position.wasSent(upTo: acknowledged, home.view(of: channel)),
             "a client acknowledges no more than it was sent")
