@@ -1,4 +1,4 @@
-/// One token of a JSON text.
+/// Token of a JSON text.
 public enum JSONToken: Sendable, Equatable {
     case beginObject, endObject
     case beginArray, endArray

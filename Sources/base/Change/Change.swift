@@ -27,7 +27,7 @@ public enum OldImage: UInt8, Sendable {
     case full = 0x4f  // O
 }
 
-/// One change of a row, a truncate or a message, read in place.
+/// Change of a row, a truncate or a message, read in place.
 public struct Change: ~Escapable {
     public let operation: Operation
     public let oldImage: OldImage

@@ -27,7 +27,7 @@ public enum DeliveryBlock {
     fileprivate static func turned(_ session: UInt64) -> UInt64 { session >> loopBits | session << (64 - loopBits) }
     private static func turnedBack(_ session: UInt64) -> UInt64 { session << loopBits | session >> (64 - loopBits) }
 
-    /// One delivery of a change to a channel.
+    /// Delivery of a change to a channel.
     public struct Delivery: Sendable, Equatable {
         public var offset: UInt64
         /// Time at which the loop's turn ended and its sockets had received the bytes, in microseconds since 1970, UTC.

@@ -1,6 +1,6 @@
 import Bytes
 
-/// One column of a row image, as PostgreSQL sent it.
+/// Column of a row image, as PostgreSQL sent it.
 public enum ColumnValue: ~Escapable {
     case null
     /// Large value that the change did not touch, so that PostgreSQL did not send it. It is unknown, not NULL.

@@ -69,7 +69,7 @@ extension Span<UInt8> {
     }
 }
 
-/// One run of OpenSSL's AES-256-GCM. A call fails only without memory or without this cipher; both are
+/// Run of OpenSSL's AES-256-GCM. A call fails only without memory or without this cipher; both are
 /// preconditions of this program.
 @safe
 private struct Cipher: ~Copyable {

@@ -47,7 +47,7 @@ enum Exposition {
     }
 }
 
-/// One line of Prometheus' text format: a name, labels and a value.
+/// Line of Prometheus' text format: a name, labels and a value.
 enum MetricLine {
     typealias Label = (name: String, value: String)
 

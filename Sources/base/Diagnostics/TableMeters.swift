@@ -72,7 +72,7 @@ public final class TableMeters: Sendable {
     }
 }
 
-/// One figure of each table, as a metric.
+/// Figure of each table, as a metric.
 public final class TableFigures: Sendable {
     public enum Figure: Sendable { case deliveries, delay, lastDelay }
 

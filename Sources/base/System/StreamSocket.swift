@@ -122,7 +122,7 @@ public enum StreamSocket {
         /// The process or the machine has no free descriptor.
         case outOfDescriptors(Int32)
         case outOfMemory(Int32)
-        /// One connection was lost before it was accepted. The next connection may succeed.
+        /// Failure of a connection that was lost before it was accepted. The next connection may succeed.
         case lost
     }
 

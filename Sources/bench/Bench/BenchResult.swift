@@ -5,7 +5,7 @@ public enum Target: Sendable, Equatable {
     case valueAtMost(Double)
 }
 
-/// One figure of a benchmark scenario, with the figure of the baseline from the same run.
+/// Figure of a benchmark scenario, with the figure of the baseline from the same run.
 public struct BenchResult: Sendable, Equatable {
     public struct Baseline: Sendable, Equatable {
         public var name: String

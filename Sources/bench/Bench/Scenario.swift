@@ -1,7 +1,7 @@
 /// Scenario of `tidewire bench`: a benchmark that measures the hub and its baseline in the same run.
 public protocol Scenario: Sendable {
     var name: String { get }
-    /// One sentence about the scenario, for lists of scenarios.
+    /// Sentence about the scenario, for lists of scenarios.
     var summary: String { get }
     /// Description of the run, its method and its baseline, so that a reader can judge the figures.
     var discussion: String { get }

@@ -32,7 +32,7 @@ public struct Explanation: Sendable {
         case failed(String)
     }
 
-    /// One part of a policy's or filter's condition, with its value for the row.
+    /// Part of a policy's or filter's condition, with its value for the row.
     public struct Part: Sendable {
         public var depth: Int
         public var text: String
@@ -138,7 +138,7 @@ public enum ExplainedTruth: Sendable, Hashable {
     case null
     /// Evaluation failed, with the reason if known.
     case failed(String)
-    /// Only PostgreSQL can evaluate the part.
+    /// Part that only PostgreSQL can evaluate.
     case undecided
 
     init(_ value: PartValue) {

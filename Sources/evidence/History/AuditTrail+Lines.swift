@@ -2,7 +2,7 @@ import Bytes
 import EventLog
 import System
 
-/// One line of the audit trail: a record that can be read, or a damaged line.
+/// Line of the audit trail: a record that can be read, or a damaged line.
 public enum AuditLine: Sendable, Equatable {
     case note(AuditNote)
     /// The line was altered, or a line before it is missing. `line` counts from one.

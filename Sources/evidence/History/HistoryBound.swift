@@ -1,6 +1,6 @@
 import Change
 
-/// One end of a window into the log, in the form that the user gave.
+/// End of a window into the log, in the form that the user gave.
 public enum HistoryBound: Sendable, Hashable {
     case oldest
     /// The current end of the log.

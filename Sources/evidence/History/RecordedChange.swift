@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// One change from the log, with the transaction it belongs to. The struct owns its values.
+/// Change from the log, with the transaction it belongs to. The struct owns its values.
 public struct RecordedChange: Sendable {
     public var offset: UInt64
     public var epoch: UInt64

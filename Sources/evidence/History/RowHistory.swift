@@ -31,7 +31,7 @@ public enum RowNameError: Error, Sendable, Equatable {
     case masked(TableName, column: String)
 }
 
-/// One version of a row.
+/// Version of a row.
 public struct RowVersion: Sendable {
     public struct Difference: Sendable {
         public var column: Int

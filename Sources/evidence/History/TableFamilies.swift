@@ -6,7 +6,7 @@ import EventLog
 /// another schema or altered. That holds within one database only. After a gap that leads to another database, or to an
 /// older state of the same one, an oid may belong to any table.
 struct TableFamilies {
-    /// One table of one database.
+    /// Table of one database.
     struct Identity: Hashable {
         /// Number of changes of the database before the schema, such as a switch to another database or a restored
         /// backup.

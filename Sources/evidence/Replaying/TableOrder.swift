@@ -19,7 +19,7 @@ public struct TableOrder: Sendable {
         /// The catalog, as the hub recorded it in the log.
         case log
         case database
-        /// Only the names of columns, which look like references to other tables.
+        /// Names of columns that look like references to other tables, and nothing else.
         case names
     }
 

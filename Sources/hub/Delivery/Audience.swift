@@ -27,9 +27,9 @@ public struct Recipient: BitwiseCopyable {
     /// Kind of message that the channel receives for each change.
     public enum Manner: UInt8, BitwiseCopyable, Sendable {
         case plain
-        /// Each message also contains the channel's position in the log.
+        /// Messages that also contain the channel's position in the log.
         case positioned
-        /// Each message is a record of a feed and contains the position. The number of changes is limited.
+        /// Records of a feed, which contain the position. The number of changes is limited.
         case feed
     }
 

@@ -2,7 +2,7 @@
 public enum CatchUpScope: String, Sendable, CaseIterable {
     /// Clients with a session in their token, or with a `client_id` in their address.
     case sessions = "on"
-    /// Only clients with a `client_id` in their address.
+    /// Clients with a `client_id` in their address, and no others.
     case named = "client_id"
     /// No clients.
     case nobody = "off"

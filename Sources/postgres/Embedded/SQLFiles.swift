@@ -1,7 +1,7 @@
 import CTexts
 import Postgres
 
-/// One file of `sql/`, embedded in the program. `all` has the files in the order in which they are applied.
+/// File of `sql/`, embedded in the program. `all` has the files in the order in which they are applied.
 public struct SQLFile: Sendable {
     public let name: String
     public let text: String

@@ -1,7 +1,7 @@
 /// A command of `tidewire`: its manual and its action. A command has subcommands or something to run.
 public protocol Command: Sendable {
     var name: String { get }
-    /// One sentence that describes the command in lists.
+    /// Sentence that describes the command in lists.
     var summary: String { get }
     /// Paragraphs of the manual, separated by empty lines. Indented lines are shown unchanged.
     var discussion: String { get }

@@ -2,7 +2,7 @@
 /// --complete WORD...`, so they need no lists of commands and options.
 public enum Completion {
     public enum Answer: Equatable {
-        /// One line for each candidate: the word, a tab, its meaning. A line `:files` or `:directories` makes the shell
+        /// Line for each candidate: the word, a tab, its meaning. A line `:files` or `:directories` makes the shell
         /// complete paths itself.
         case lines([String])
         /// Another program knows the candidates. The caller starts it with these words.

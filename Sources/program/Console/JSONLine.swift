@@ -1,4 +1,4 @@
-/// One line of NDJSON: an object whose fields keep the order in which they were added.
+/// Line of NDJSON: an object whose fields keep the order in which they were added.
 public struct JSONLine {
     private var fields = ""
 

@@ -6,7 +6,7 @@ final class CatalogAdoptions: Sendable {
     enum Standing: Equatable {
         /// No socket loop uses any version of the catalog yet.
         case unheard
-        /// Some socket loops still use an older version of the catalog.
+        /// Version that not all socket loops use yet.
         case underWay
         /// All loops use the version from offset `last` on. From offset `first` to `last`, some loops used it, or used
         /// a version that has no record in the log.

@@ -23,7 +23,7 @@ struct FillKey: Sendable, Hashable {
     var role: String
 }
 
-/// One request of a caller to the judging threads.
+/// Request of a caller to the judging threads.
 struct JudgingJob: AskedJob {
     enum Work: Sendable {
         case rows(PolicyQuestion, Reply<PolicyAnswers>)

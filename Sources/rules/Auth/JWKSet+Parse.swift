@@ -60,7 +60,7 @@ extension JWKSet {
     }
 }
 
-/// One key of a key set, as its text members by name.
+/// Key of a key set, as its text members by name.
 private struct JWKEntry {
     enum Understood {
         case key(JWKSet.Key)

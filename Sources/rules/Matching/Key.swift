@@ -20,7 +20,7 @@ struct Key: BitwiseCopyable {
     var settled: UInt32 = .none
     /// Operations that the node `settled` wants.
     var settledOperations: OperationSet = []
-    /// Only member of the node `settled`; `none` if it has several. The node itself need not be read then.
+    /// Sole member of the node `settled`; `none` if it has several. The node itself need not be read then.
     var soleMember: UInt32 = .none
 
     init(hash: UInt32, group: UInt32, _ bytes: RawSpan) {

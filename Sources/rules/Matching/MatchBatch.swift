@@ -1,7 +1,7 @@
 /// Node that a change matched: a group of subscriptions that want the same changes of the same table. It is valid until
 /// the index changes.
 public struct MatchedNode: Sendable, Hashable, BitwiseCopyable {
-    /// Only member of the node if its key knew it, otherwise `.max`. It is the first field, because a span of members
+    /// Sole member of the node if its key knew it, otherwise `.max`. It is the first field, because a span of members
     /// may begin at it.
     @usableFromInline let soleMember: UInt32
     let number: UInt32

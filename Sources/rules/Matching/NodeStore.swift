@@ -113,7 +113,7 @@ struct NodeStore: ~Copyable {
         passOn(place.node, from: place.account)
     }
 
-    /// If the charged member has left, charges the node's evaluation to another member's account.
+    /// Charges the node's evaluation to another member's account, if the charged member has left.
     private mutating func passOn(_ node: UInt32, from account: UInt32) {
         let predicate = nodes[node].predicate
         guard predicate != .none, predicates[predicate].account == account else { return }

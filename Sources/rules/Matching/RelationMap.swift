@@ -4,7 +4,7 @@ import Change
 /// Map by which the columns of a stored row are assigned to the table's column slots, by name. The log may have rows
 /// with older schemas, whose columns have another order.
 struct RelationMap: ~Copyable {
-    /// One column of a stored row.
+    /// Column of a stored row.
     struct Step: BitwiseCopyable {
         private static let skipped: UInt16 = .max
         private var target: UInt16

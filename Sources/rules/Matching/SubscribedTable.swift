@@ -1,4 +1,4 @@
-/// One version of a table that has subscriptions, with the columns that the catalog had when the predicates were made.
+/// Version of a table that has subscriptions, with the columns that the catalog had when the predicates were made.
 struct SubscribedTable: ~Copyable {
     let oid: UInt32
     let slots: [String: Int]

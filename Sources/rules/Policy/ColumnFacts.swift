@@ -31,7 +31,7 @@ public enum Collation: Sendable, Hashable {
     /// Texts are equal if their bytes are, but only PostgreSQL knows their order. The name is quoted for COLLATE; nil
     /// means the database's default collation.
     case deterministic(name: String?)
-    /// Only PostgreSQL knows if two texts are equal. The name is as for `deterministic`.
+    /// Collation in which only PostgreSQL knows if two texts are equal. The name is as for `deterministic`.
     case nondeterministic(name: String?)
 }
 

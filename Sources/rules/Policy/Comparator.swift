@@ -22,7 +22,7 @@ struct Comparator: Sendable, Hashable {
         case interval
         case enumeration
         case jsonb
-        /// Only PostgreSQL can compare the values.
+        /// Values that only PostgreSQL can compare.
         case opaque
     }
 

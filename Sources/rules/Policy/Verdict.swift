@@ -38,11 +38,11 @@ enum Truth: UInt8, Sendable {
     case yes = 4
     /// PostgreSQL would raise an error.
     case failed = 8
-    /// Only PostgreSQL knows the result, which cannot be yes.
+    /// Result that only PostgreSQL knows, and that cannot be yes.
     case notYes = 11
-    /// Only PostgreSQL knows the result, which cannot be no.
+    /// Result that only PostgreSQL knows, and that cannot be no.
     case notNo = 14
-    /// Only PostgreSQL knows the result, which can be anything.
+    /// Result that only PostgreSQL knows, and that can be anything.
     case ask = 15
 }
 

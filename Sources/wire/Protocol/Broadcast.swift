@@ -8,7 +8,7 @@ public enum BroadcastForm: UInt8, Sendable, Hashable, BitwiseCopyable {
     case json
     /// An event name chosen by the user, and opaque bytes. Receivers that understand only text messages get nothing.
     case binary
-    /// One message of a REST batch: an event name and a JSON payload, which every receiver gets as text.
+    /// Message of a REST batch: an event name and a JSON payload, which every receiver gets as text.
     case batch
 }
 

@@ -1,6 +1,6 @@
 import Bytes
 
-/// One valid message of a REST batch.
+/// Valid message of a REST batch.
 public struct BatchedMessage: Sendable, Hashable {
     /// Topic without the prefix `realtime:`.
     public let topic: [UInt8]

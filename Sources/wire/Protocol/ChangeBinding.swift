@@ -72,7 +72,7 @@ public enum BindingError: Error, Sendable, Hashable {
     }
 }
 
-/// One element of `postgres_changes`: the requested subscription, and the entry that the join reply returns for it.
+/// Element of `postgres_changes`: the requested subscription, and the entry that the join reply returns for it.
 public struct ChangeBinding: Sendable {
     /// JSON object of the entry as the client sent it, byte for byte.
     public let verbatim: [UInt8]

@@ -1,7 +1,7 @@
 import Bytes
 import Change
 
-/// One column of a relation that a subscriber sees.
+/// Column of a relation that a subscriber sees.
 public struct VisibleColumn: Sendable {
     /// Index of the column in the relation, and so in every row image.
     public var index: Int

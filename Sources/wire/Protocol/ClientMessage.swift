@@ -33,7 +33,7 @@ public enum ClientEvent: Sendable, Hashable {
 
 /// Format in which the payload arrived. The hub passes the payload on in a format that depends on it.
 public enum PayloadForm: Sendable, Hashable {
-    /// One valid JSON value.
+    /// Valid JSON value.
     case json
     /// Opaque bytes of a binary push (frame kind 0).
     case opaque
@@ -44,7 +44,7 @@ public enum PayloadForm: Sendable, Hashable {
     case userBinary
 }
 
-/// One message of a client, read in place. It borrows from its frame and from the decoder, and is valid until the
+/// Message of a client, read in place. It borrows from its frame and from the decoder, and is valid until the
 /// decoder reads the next message.
 public struct ClientMessage: ~Escapable {
     public let event: ClientEvent

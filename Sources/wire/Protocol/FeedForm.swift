@@ -6,7 +6,7 @@ public struct FeedForm: Sendable, Hashable {
     public enum Format: Sendable, Hashable {
         /// One JSON object with a page of changes: `{"events":[…],"system":[…],"position":"…","more":false}`.
         case page
-        /// One record per line (`application/x-ndjson`).
+        /// Record per line (`application/x-ndjson`).
         case lines
         /// Server-sent events (`text/event-stream`).
         case events

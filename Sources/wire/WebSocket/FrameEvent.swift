@@ -22,7 +22,7 @@ public enum MessagePlace: Equatable, Sendable {
     case assembled
 }
 
-/// One step of a decoder through a peer's bytes.
+/// Step of a decoder through a peer's bytes.
 public struct FrameStep: Equatable, Sendable {
     public let event: FrameEvent
     /// Number of consumed bytes, counted from the given offset.

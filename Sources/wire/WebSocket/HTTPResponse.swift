@@ -1,6 +1,6 @@
 import Bytes
 
-/// One header field. In a parsed request the name is in lower case.
+/// Header field. In a parsed request the name is in lower case.
 public struct HTTPHeader: Hashable, Sendable {
     public let name: String
     public let value: String

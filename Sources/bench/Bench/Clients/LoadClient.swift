@@ -1,4 +1,4 @@
-/// One client of a load generator.
+/// Client of a load generator.
 struct LoadClient {
     enum Phase {
         case connecting, upgrading, open, joining, subscribing, subscribed, closed

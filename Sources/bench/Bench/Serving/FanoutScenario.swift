@@ -53,7 +53,7 @@ struct FanoutCost {
     var bytes: Double
 }
 
-/// One hub of the benchmark `fanout`, and its subscribers.
+/// Hub of the benchmark `fanout`, and its subscribers.
 final class FanoutLane {
     static let firstSequence: Int64 = 1_000_000
 

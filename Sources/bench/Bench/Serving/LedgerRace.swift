@@ -60,7 +60,7 @@ final class LedgerRace {
     }
 }
 
-/// One hub of the benchmark of the ledger, and its subscribers.
+/// Hub of the benchmark of the ledger, and its subscribers.
 private final class LedgerLane {
     private static let firstSequence: Int64 = 1_000_000
     private static let deliveriesPerSecond = 40_000

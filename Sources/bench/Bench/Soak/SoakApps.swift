@@ -2,7 +2,7 @@ import Examples
 import Foundation
 import TidewireClient
 
-/// One device of a person in the expenses app. Each person has two devices.
+/// Device of a person in the expenses app. Each person has two devices.
 final class ExpenseSeat: SoakSeat {
     private static let money = "financial_transactions"
     private var model: ExpensesModel?

@@ -39,7 +39,7 @@ public struct LeakReport: Sendable {
         }
     }
 
-    /// One delivery to one channel that differs from the result of the given policies.
+    /// Delivery to one channel that differs from the result of the given policies.
     public struct Item: Sendable {
         public var kind: Kind
         public var offset: UInt64

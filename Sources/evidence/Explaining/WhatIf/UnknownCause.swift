@@ -4,13 +4,13 @@ public enum UnknownCause: String, Sendable, Hashable, CaseIterable {
     case catalog
     /// Policies read claims whose values the ledger does not keep, or a bundle has masked.
     case claims
-    /// Only PostgreSQL can evaluate a filter, or a bundle has masked its values.
+    /// Filter that only PostgreSQL can evaluate, or whose values a bundle has masked.
     case filters
     /// Memberships of that time cannot be computed from the log.
     case memberships
     /// The change lacks a column that policies read, or a bundle has masked it.
     case columns
-    /// Only PostgreSQL can evaluate the policies, and it knows only the present data.
+    /// Policies that only PostgreSQL can evaluate, which knows only the present data.
     case onlyPostgres = "only_postgres"
     /// PostgreSQL would have to evaluate more rows than the limit allows.
     case limit

@@ -371,7 +371,7 @@ struct Rebinding {
         case done
         /// More channels can be bound immediately.
         case more
-        /// Some channels still wait for answers of the catalog.
+        /// State in which channels still wait for answers of the catalog.
         case waiting
     }
 

@@ -8,7 +8,7 @@ import Postgres
 /// functions thus never reach the next step.
 public struct ClaimsScript: Sendable, Hashable {
     public enum Shape: Sendable, Hashable {
-        /// One row for each set of claims. If the query fails for a set and the inputs have several elements, each
+        /// Row for each set of claims. If the query fails for a set and the inputs have several elements, each
         /// element is tried separately.
         case whole
         /// Any number of rows for each set of claims.

@@ -5,7 +5,7 @@ import Policy
 ///
 /// Snapshots share one object for as long as nothing in it changes.
 public final class PolicyBinding: Sendable {
-    /// One policy that applies to the role, for explanations.
+    /// Policy that applies to the role, for explanations.
     public struct Part: Sendable, Hashable {
         public var oid: UInt32
         public var name: String

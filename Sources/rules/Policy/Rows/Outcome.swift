@@ -4,7 +4,7 @@ enum Outcome: Sendable, Hashable {
     case null
     /// PostgreSQL would raise an error.
     case failed
-    /// Only PostgreSQL knows the value.
+    /// Value that only PostgreSQL knows.
     case cannot
 
     init(_ answer: Bool) { self = .value([UInt8(ascii: answer ? "t" : "f")]) }

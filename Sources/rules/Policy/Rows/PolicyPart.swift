@@ -166,7 +166,7 @@ public enum PartValue: Sendable, Hashable {
     case null
     /// PostgreSQL would raise an error.
     case failed
-    /// Only PostgreSQL knows the value.
+    /// Value that only PostgreSQL knows.
     case unknown
 }
 
