@@ -32,6 +32,8 @@ final class LedgerWitness {
     private var hashes: [UInt64: UInt64] = [:]
     /// Ended channels, each with the offset before which the hub counted everything as received.
     private var acknowledged: [(seat: Seat, topic: [UInt8], offset: UInt64)] = []
+    /// Ended channels of which the hub counted more as received than it had sent.
+    private var beyond: [(topic: [UInt8], sent: UInt64, received: UInt64)] = []
     let recordsEach: Bool
     private(set) var found = 0
 
@@ -64,6 +66,7 @@ final class LedgerWitness {
             let place = known.lastIndex { $0.session == note.session && $0.channel == note.channel }
             if let place { known[place].end = note.offset }
             let seat = Seat(session: note.session, channel: note.channel)
+            if note.received > note.offset { beyond.append((note.topic, note.offset, note.received)) }
             if recordsEach { acknowledged.append((seat, note.topic, note.received)) }
         case .refused, .renewed, .told, .began, .reached, .unrecorded, .answered, .missed: break
         case .delivered: takeDeliveries(note)
@@ -128,7 +131,13 @@ final class LedgerWitness {
         found += heard.count
         var stays: [[UInt8]: [Attendance]] = [:]
         for stay in book.all { stays[stay.joined.note.topic, default: []].append(stay) }
-        return (recordsEach ? unrecorded() + unread() : []) + (isScarce ? absent(stays) : []) + undead(stays, joined)
+        defer { beyond = [] }
+        let early = beyond.map {
+            "the hub took all before @\($0.received) for received on \(Self.text($0.topic)), "
+                + "and had sent what is before @\($0.sent)"
+        }
+        return early + (recordsEach ? unrecorded() + unread() : []) + (isScarce ? absent(stays) : [])
+            + undead(stays, joined)
     }
 
     /// Returns the received changes that are neither recorded as sent nor reported as missing.
