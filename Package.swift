@@ -85,11 +85,21 @@ let postgres = wing(
         room("Embedded", "CTexts", "Postgres", "System", "Diagnostics"),
     ])
 
+let cluster = wing(
+    "cluster",
+    [
+        .target(name: "CNats", linkerSettings: [.linkedLibrary("dl")]),
+        room("Nats", "CNats", "System", "Diagnostics", "Bytes"),
+        room("Cluster", "Replication", "Crypto", "Change", "Bytes"),
+    ])
+
 let log = wing(
     "log",
     [
         room("EventLog", "Bytes", "System", "Diagnostics"),
-        room("Ingest", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics", "Bytes"),
+        room(
+            "Ingest", "Cluster", "Nats", "Replication", "EventLog", "Change", "Postgres", "System", "Diagnostics",
+            "Bytes"),
     ])
 
 let rules = wing(
@@ -307,7 +317,7 @@ let fuzzers: [Target] = [
 
 let driver: Target = .target(name: "FuzzDriver", path: "Tests/Fuzz/Driver", publicHeadersPath: ".")
 
-let house = base + postgres + log + rules + wire + queries + hub + evidence + app + program + bench + proofs
+let house = base + postgres + cluster + log + rules + wire + queries + hub + evidence + app + program + bench + proofs
 let fuzzed =
     base + postgres + rules + wire + (log + proofs).filter { ["EventLog", "TestSupport"].contains($0.name) } + fuzzers
 let isForFuzzingAlone = whoFuzzes == "libFuzzer"

@@ -24,6 +24,9 @@ public struct Step: Sendable, Equatable, CustomStringConvertible {
         case sleep(client: Int, seed: UInt64, milliseconds: UInt64)
         /// The client disconnects, and the hub notices it only after this time.
         case vanish(client: Int, milliseconds: UInt64)
+        /// The client reads no more, and its socket stays open for this time. Half way, it ends its half of the
+        /// connection.
+        case finish(client: Int, milliseconds: UInt64)
         case freezeClient(client: Int, milliseconds: UInt64)
         case freezeLoop(loop: Int, milliseconds: UInt64)
         case freezeStream(milliseconds: UInt64)
@@ -172,7 +175,9 @@ private func quietAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.A
 /// Returns an action of a client that reads and answers late.
 private func sluggishAction(_ random: inout SeededRandom, _ shape: Shape) -> Step.Action {
     let client = shape.someClient(&random)
-    if random.next() % 3 == 0 { return .cut(client: client) }
+    let kind = random.next()
+    if kind % 6 == 0 { return .finish(client: client, milliseconds: 3_000) }
+    if kind % 3 == 0 { return .cut(client: client) }
     return .freezeClient(client: client, milliseconds: random.pick([500, 1_500, 2_500, 4_000]))
 }
 
@@ -190,7 +195,10 @@ private func action(_ random: inout SeededRandom, _ shape: Shape, _ weather: Wea
     case ..<72: return .join(client: client, channel: channel, seed: seed)
     case ..<74: return .leave(client: client, channel: channel)
     case ..<77: return .become(client: client, channel: channel, person: Int(seed % 3))
-    case 78 where weather.faults: return .vanish(client: client, milliseconds: milliseconds * 3)
+    case 78 where weather.faults:
+        return seed % 2 == 0
+            ? .vanish(client: client, milliseconds: milliseconds * 3)
+            : .finish(client: client, milliseconds: milliseconds * 3)
     case ..<79: return .cut(client: client)
     case _ where !weather.faults: return .write(seed: seed)
     case ..<82: return .freezeClient(client: client, milliseconds: milliseconds)

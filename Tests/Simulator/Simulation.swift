@@ -306,20 +306,27 @@ public final class Simulation {
     }
 
     /// Disconnects a client without the hub noticing. The hub's end of its socket stays open until a moment.
-    private func vanish(_ client: Client, until moment: UInt64) {
+    ///
+    /// - Parameter finishing: time at which the client ends its half of the connection; nil if it does not.
+    private func vanish(_ client: Client, until moment: UInt64, finishingAt finishing: UInt64? = nil) {
         guard let descriptor = client.vanish() else { return }
         readable.remove(descriptor)
-        vanished.append((moment, descriptor))
+        vanished.append((moment, finishing, descriptor))
         noteLoss(client)
     }
 
-    /// Closes the sockets of vanished clients that were to stay open until this moment or an earlier one.
+    /// Closes the sockets of vanished clients that were to stay open until this moment or an earlier one, and ends the
+    /// clients' half of those that were to end it.
     private func closeVanished(until moment: UInt64) {
-        for (at, descriptor) in vanished where at <= moment { StreamSocket.close(descriptor) }
+        for place in vanished.indices where vanished[place].finishing.map({ $0 <= moment }) ?? false {
+            StreamSocket.finishSending(vanished[place].descriptor)
+            vanished[place].finishing = nil
+        }
+        for (at, _, descriptor) in vanished where at <= moment { StreamSocket.close(descriptor) }
         vanished.removeAll { $0.at <= moment }
     }
 
-    private var vanished: [(at: UInt64, descriptor: Int32)] = []
+    private var vanished: [(at: UInt64, finishing: UInt64?, descriptor: Int32)] = []
 
     private func noteLoss(_ client: Client) {
         guard !client.isConnected, !isReturning(client.number) else { return }
@@ -446,7 +453,7 @@ public final class Simulation {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
         let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
         let duties = [
-            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map(\.at).min(), returns.map(\.at).min(),
+            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map { $0.finishing ?? $0.at }.min(), returns.map(\.at).min(),
             faults.min(),
         ]
         return duties.compactMap(\.self).min() ?? 0
@@ -531,6 +538,10 @@ public final class Simulation {
         case .vanish(let client, let milliseconds):
             faults += 1
             vanish(clients[client], until: now + milliseconds * 1_000_000)
+        case .finish(let client, let milliseconds):
+            faults += 1
+            vanish(
+                clients[client], until: now + milliseconds * 1_000_000, finishingAt: now + milliseconds * 500_000)
         case .scatter(let seed, let percent):
             faults += 1
             for client in some(percent, of: seed) { cut(client) }

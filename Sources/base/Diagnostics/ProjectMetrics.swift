@@ -26,6 +26,8 @@ public final class ProjectMetrics: Sendable {
         case diskStall = "disk_stall"
         /// An operator paused the stream.
         case paused
+        /// The servers of the cluster cannot be reached, or their stream cannot be used.
+        case cluster
         case protocolError = "protocol_error"
         case other
 

@@ -1,3 +1,5 @@
+import Bytes
+
 /// Extension of a project: its type, and the settings that locate its database.
 struct ProjectExtension: Sendable, Equatable {
     static let rowLevelSecurity = "postgres_cdc_rls"

@@ -1,3 +1,4 @@
+import Bytes
 import WebSocket
 
 /// Health of a project, in the reference server's form.

@@ -1,3 +1,5 @@
+import Bytes
+
 /// Mistakes in the description of a project, by field, in the reference server's form: `{"errors":{…}}`.
 public struct ProjectMistakes: Error, Equatable {
     private(set) var errors = JSONObject()

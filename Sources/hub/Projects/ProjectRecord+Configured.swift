@@ -1,3 +1,4 @@
+import Bytes
 import Settings
 
 extension ProjectRecord {

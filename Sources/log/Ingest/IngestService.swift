@@ -19,6 +19,8 @@ public final class IngestService: Sendable {
         public var scrubRate: Int?
         /// Rules by which readers of the log mask values.
         public var maskRules: MaskRulesSource
+        /// Cluster to which the hub belongs; nil for a hub on its own.
+        public var cluster: ClusterSettings?
 
         public init(
             replication: ReplicationSettings, dataDirectory: String, segmentBytes: Int = Limits.defaultSegmentBytes,
@@ -80,7 +82,7 @@ public final class IngestService: Sendable {
             // This must precede any thread that reads the catalog.
             settings.replication.coverage.open(in: log, isNew: sink.isNew)
             logFiles.set(log)
-            return OpenedLog(sink: sink, lock: lock, spool: spool)
+            return OpenedLog(sink: sink, lock: lock, directory: log, spool: spool)
         }
         let interrupt = try Wake()
         let status = ReplicationStatus()
@@ -96,8 +98,16 @@ public final class IngestService: Sendable {
         self.status = status
         try opening.attempt(status)
         self.opening = opening
+        let bell = try settings.cluster.map { _ in try Wake() }
         let run = LogScope.carried {
             guard let opened = opening.take(status) else { return }
+            if let cluster = settings.cluster, let bell {
+                return ClusterMember(
+                    cluster, settings.replication, retention: (settings.retentionAge, settings.retentionBytes),
+                    log: opened.sink, directory: opened.directory, spool: opened.spool, interrupt: interrupt,
+                    bell: bell, status: status
+                ).run()
+            }
             Replicator(
                 settings: settings.replication, spoolDirectory: opened.spool, sink: opened.sink, interrupt: interrupt,
                 status: status
@@ -219,6 +229,7 @@ public final class IngestService: Sendable {
 private struct OpenedLog {
     let sink: LogSink
     let lock: any StorageLock
+    let directory: DiskDirectory
     let spool: DiskDirectory
 }
 

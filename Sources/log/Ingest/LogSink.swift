@@ -46,6 +46,7 @@ public final class LogSink: TransactionSink {
     private var retentionClock: RetentionClock
     private var isRetentionBehind = false
     private var disk = DiskOutlook()
+    private let epochs = EpochSource()
     private let opened: (EventLogEnd) -> Void
     private let followed: (FollowedPublication?) -> Void
 
@@ -69,6 +70,8 @@ public final class LogSink: TransactionSink {
         self.directory = directory
         var options = options
         options.monotonic = { time.monotonicNanoseconds() }
+        let (epochs, newEpoch) = (epochs, options.newEpoch)
+        options.newEpoch = { epochs.take() ?? newEpoch() }
         self.options = options
         self.metrics = metrics
         self.notes = notes
@@ -176,16 +179,7 @@ public final class LogSink: TransactionSink {
 
     public func begin(systemIdentifier: UInt64, at position: LSN, after gap: Gap?) throws {
         assert(isNew, "a log begins once")
-        if writer == nil {
-            var options = options
-            options.source = systemIdentifier
-            do throws(EventLogError) {
-                try take(EventLogWriter(directory: directory, options: options))
-            } catch {
-                if case .failure(let failure) = error { throw LogSink.stall(failure) }
-                throw error
-            }
-        }
+        try create(systemIdentifier, options)
         if let gap {
             try recordGap(gap, systemIdentifier: systemIdentifier)
         } else {
@@ -197,6 +191,62 @@ public final class LogSink: TransactionSink {
         beginning = nil
         BeginningFile(directory: directory).remove()
     }
+
+    /// Creates the log's first segment, unless an earlier attempt did.
+    private func create(_ systemIdentifier: UInt64, _ options: EventLogOptions) throws {
+        guard writer == nil else { return }
+        var options = options
+        options.source = systemIdentifier
+        do throws(EventLogError) {
+            try take(EventLogWriter(directory: directory, options: options))
+        } catch {
+            if case .failure(let failure) = error { throw LogSink.stall(failure) }
+            throw error
+        }
+    }
+
+    // MARK: In a cluster
+
+    /// Position behind everything that was appended; nil before the log begins.
+    var appended: EventLogPosition? {
+        writer.map { EventLogPosition(epoch: $0.epoch, offset: $0.nextOffset) }
+    }
+    var isInsideTransaction: Bool { writer?.isInsideTransaction ?? false }
+    /// Slot with which a new log is about to begin; nil if there is none.
+    var beginningSlot: String? { isNew ? beginning : nil }
+
+    /// True if the log has a segment of this epoch.
+    func has(epoch: UInt64) -> Bool { writer?.segments.contains { $0.epoch == epoch } ?? false }
+
+    /// Makes the next epochs that begin have these numbers, which another node has chosen.
+    func choose(epochs chosen: UInt64...) { epochs.choose(chosen) }
+
+    /// Begins a new log at a place of a log that other nodes have.
+    func begin(systemIdentifier: UInt64, at place: EventLogPosition, position: LSN) throws {
+        assert(isNew, "a log begins once")
+        var options = options
+        options.firstOffset = place.offset
+        options.firstLSN = position.rawValue
+        choose(epochs: place.epoch)
+        try create(systemIdentifier, options)
+        self.position = position
+        isNew = false
+        beginning = nil
+        BeginningFile(directory: directory).remove()
+    }
+
+    /// Records the publication of database messages as another node has recorded it, with its offset.
+    func keep(_ publication: FollowedPublication?) throws {
+        do throws(SystemError) {
+            try MessagesFile(directory: directory).write(publication)
+        } catch {
+            throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
+        }
+        messages = publication
+        followed(publication)
+    }
+
+    // MARK: Changes
 
     public func append(_ part: borrowing StorablePart) throws {
         let writer = open()
@@ -401,13 +451,7 @@ public final class LogSink: TransactionSink {
     public func followMessages(_ publication: FollowedPublication?) throws {
         var publication = publication
         publication?.offset = writer?.nextOffset ?? 0
-        do throws(SystemError) {
-            try MessagesFile(directory: directory).write(publication)
-        } catch {
-            throw LogSink.stall(EventLogFailure(operation: error.operation, path: error.subject, code: error.code))
-        }
-        messages = publication
-        followed(publication)
+        try keep(publication)
     }
 
     // MARK: Retention
@@ -527,6 +571,16 @@ public final class LogSink: TransactionSink {
             operation: failure.operation, path: failure.path,
             reason: SystemError(operation: "", subject: "", code: failure.code).reason, hint: failure.hint)
     }
+}
+
+/// Source of epochs: random numbers, unless the next one was chosen. The thread of its log uses it.
+private final class EpochSource: @unchecked Sendable {
+    // The log's options need a sendable closure, but only the thread that owns the log calls it.
+    private var chosen: [UInt64] = []
+
+    func choose(_ epochs: [UInt64]) { chosen = epochs }
+
+    func take() -> UInt64? { chosen.isEmpty ? nil : chosen.removeFirst() }
 }
 
 extension SegmentSummary {

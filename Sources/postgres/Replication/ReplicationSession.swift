@@ -38,7 +38,7 @@ struct ReplicationSession<Sink: TransactionSink> {
         try keeper.ensurePublication()
         let replication = try Connection(
             settings.target, purpose: .replication, applicationName: "tidewire replication",
-            timeoutSeconds: Limits.connectTimeout.wholeSeconds, interrupt: interrupt)
+            timeoutSeconds: Limits.connectTimeout.wholeSeconds, settings: settings.streamOptions, interrupt: interrupt)
         // The publication is checked before the slot exists, so that the stream of a new slot includes the publication
         // from its first change.
         var messages = MessagesPublication(settings, catalog)
@@ -204,6 +204,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             try settings.coverage.keep(isListed: hasMemberships, at: sink.position)
         }
         if settings.coverage.began(isListed: hasMemberships, at: sink.position) { assembler.markEverything() }
+        try sink.followMemberships(settings.coverage.followed)
         let hasMessages = listed.contains { $0 === messages }
         _ = messages.began(isListed: hasMessages, at: sink.position)
         if hasMessages {

@@ -44,7 +44,7 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     public func run() {
-        while !interrupt.isRung {
+        while !interrupt.isRung, !sink.isOver {
             let began = Clock.monotonicNanoseconds()
             do {
                 // Transactions that were received must not stay in memory until the database returns. And reconnecting
@@ -64,7 +64,10 @@ public final class Replicator<Sink: TransactionSink> {
                         // If this stream fails for the same reason as the previous one, the failure must be reported
                         // again.
                         lastTrouble = ""
-                    }, covered: { [status] in status.covers($0) })
+                    }, covered: { [status, sink] in
+                        status.covers($0)
+                        sink.covered($0)
+                    })
                 try session.run()
             } catch {
                 ended(error, after: Clock.monotonicNanoseconds() - began)
@@ -119,7 +122,7 @@ public final class Replicator<Sink: TransactionSink> {
     }
 
     private func ended(_ error: any Error, after nanoseconds: UInt64) {
-        if interrupt.isRung { return }
+        if interrupt.isRung || sink.isOver { return }
         streamingEnded()
         let now = Clock.monotonicNanoseconds()
         lag.clock.lost(sink.position, at: now)
@@ -225,16 +228,16 @@ public final class ReplicationStatus: Sendable {
 
     /// Database that the log follows; nil until the hub has first reached it.
     public var database: FollowedDatabase? { state.withLock { $0.database } }
-    func follows(_ database: FollowedDatabase) { state.withLock { $0.database = database } }
+    public func follows(_ database: FollowedDatabase) { state.withLock { $0.database = database } }
 
-    func covers(_ end: LSN) { position.store(end.rawValue, ordering: .releasing) }
+    public func covers(_ end: LSN) { position.store(end.rawValue, ordering: .releasing) }
 
     public var isStreaming: Bool { state.withLock { $0.isStreaming } }
     public var trouble: StreamFailure? { state.withLock { $0.trouble } }
     /// Number of connections that have begun to stream in this run.
     public var sessions: Int { state.withLock { $0.sessions } }
 
-    func streamingBegan() {
+    public func streamingBegan() {
         state.withLock { state in
             assert(!state.isStreaming, "a stream begins after the end of the one before")
             state.isStreaming = true
@@ -243,7 +246,7 @@ public final class ReplicationStatus: Sendable {
         }
     }
 
-    func streamingEnded() {
+    public func streamingEnded() {
         state.withLock { $0.isStreaming = false }
     }
 

@@ -20,6 +20,8 @@ public struct ReplicationSettings: Sendable {
     public var messages: StreamCoverage
     /// Reachability of the database, shared by all threads that connect to it.
     public var reachability: Reachability
+    /// Settings of the connection that streams, each as `name=value`, besides the usual ones.
+    public var streamOptions: [String] = []
     /// Pause of the stream, which an operator can set.
     public var pause = StreamPause()
     /// Metrics of the project to which the database belongs.

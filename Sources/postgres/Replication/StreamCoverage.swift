@@ -107,10 +107,35 @@ public final class StreamCoverage: Sendable {
     }
 
     /// Forgets everything about the publication after a gap in the history.
-    func forget() throws(SystemError) {
+    public func forget() throws(SystemError) {
         try record.change { $0 = .unknown }
         state.withLock { $0 = State(isListed: $0.isListed) }
     }
+
+    // MARK: In a cluster
+
+    /// Publication and position since which the running stream has listed it; nil while it does not.
+    public var followed: FollowedMemberships? {
+        state.withLock { state in state.since.map { FollowedMemberships(number: state.number, since: $0) } }
+    }
+
+    /// Takes over what another hub, which feeds the log, knows: since when the stream has listed the publication. Nil
+    /// means that it does not.
+    public func adopt(_ followed: FollowedMemberships?) throws(SystemError) {
+        try record.change { notes in
+            notes.publication = followed.map { MembershipNotes.Publication(number: $0.number, since: $0.since) }
+        }
+        state.withLock { state in
+            let seenAt = state.number == followed?.number ? state.seenAt : nil
+            state = State(
+                number: followed?.number ?? state.number, seenAt: seenAt, isListed: followed != nil,
+                since: followed?.since)
+        }
+    }
+
+    /// Prepares for a stream of this hub's own, after another hub has fed the log. The stream finds out whether it can
+    /// continue with the publication.
+    public func takeOver() { state.withLock { $0.isListed = false } }
 
     // MARK: For the stream
 

@@ -17,7 +17,7 @@ public final class StreamPause: Sendable {
     public func finish() -> Bool { end.exchange(0, ordering: .relaxed) > Clock.monotonicNanoseconds() }
 
     /// True during a pause. The stream checks this at each message, so the clock is read only if a pause is set.
-    var isOn: Bool {
+    public var isOn: Bool {
         let end = end.load(ordering: .relaxed)
         return end > 0 && end > Clock.monotonicNanoseconds()
     }

@@ -19,7 +19,7 @@ public struct StorablePart: ~Escapable {
     public let marks: [UInt32]
 
     @_lifetime(copy payload)
-    init(
+    public init(
         info: TransactionInfo, isLast: Bool, changeCount: UInt32, payload: RawSpan, schemas: [Schema], keys: [UInt64],
         marks: [UInt32] = []
     ) {
@@ -95,6 +95,17 @@ public struct FollowedPublication: Sendable, Equatable {
     }
 }
 
+/// Publication of the tables that decide memberships, and the position from which the log has all their changes.
+public struct FollowedMemberships: Sendable, Equatable {
+    public var number: UInt32
+    public var since: LSN
+
+    public init(number: UInt32, since: LSN) {
+        self.number = number
+        self.since = since
+    }
+}
+
 /// Receiver of transactions. Only one thread uses it. If a call throws `StorageStall`, it has changed nothing, and the
 /// caller repeats it.
 public protocol TransactionSink: AnyObject {
@@ -119,6 +130,8 @@ public protocol TransactionSink: AnyObject {
     var lastTime: Int64? { get }
     /// True if the sink has notes to write with the next flush: entries that do not come from PostgreSQL.
     var hasNotes: Bool { get }
+    /// True if the sink accepts nothing any more: another hub feeds the log.
+    var isOver: Bool { get }
 
     /// True if a new log is about to begin with this slot, as an earlier `prepare(for:)` recorded.
     func isBeginning(with slot: String) -> Bool
@@ -140,6 +153,12 @@ public protocol TransactionSink: AnyObject {
     /// Records durably that the log has every database message from now on; with nil, that it no longer does. The sink
     /// sets the offset.
     func followMessages(_ publication: FollowedPublication?) throws
+    /// Records durably since when the log has all changes of the tables that decide memberships; with nil, that it does
+    /// not have them.
+    func followMemberships(_ publication: FollowedMemberships?) throws
+    /// Tells the position before which all commits that concern the log are in it. Called again and again while the
+    /// stream runs.
+    func covered(_ position: LSN)
 }
 
 /// Defaults for sinks that store nothing.
@@ -154,6 +173,9 @@ extension TransactionSink {
     public var messages: FollowedPublication? { nil }
     public var hasNotes: Bool { false }
     public var lastTime: Int64? { nil }
+    public var isOver: Bool { false }
     public func followMessages(_ publication: FollowedPublication?) throws {}
     public func follow(_ lineage: Lineage) throws {}
+    public func followMemberships(_ publication: FollowedMemberships?) throws {}
+    public func covered(_ position: LSN) {}
 }

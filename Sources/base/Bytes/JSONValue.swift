@@ -1,8 +1,5 @@
-import Bytes
-import Diagnostics
-
 /// JSON value as a tree. For small and rare data, of which the hub keeps parts that it does not understand.
-indirect enum JSONValue: Sendable, Equatable {
+public indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
     /// Number as written, so that no digit is lost.
@@ -11,28 +8,28 @@ indirect enum JSONValue: Sendable, Equatable {
     case array([JSONValue])
     case object(JSONObject)
 
-    static func number(_ number: Int) -> JSONValue { .number(String(number)) }
+    public static func number(_ number: Int) -> JSONValue { .number(String(number)) }
 
-    var string: String? { if case .string(let text) = self { text } else { nil } }
-    var object: JSONObject? { if case .object(let object) = self { object } else { nil } }
-    var array: [JSONValue]? { if case .array(let elements) = self { elements } else { nil } }
-    var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
+    public var string: String? { if case .string(let text) = self { text } else { nil } }
+    public var object: JSONObject? { if case .object(let object) = self { object } else { nil } }
+    public var array: [JSONValue]? { if case .array(let elements) = self { elements } else { nil } }
+    public var bool: Bool? { if case .bool(let flag) = self { flag } else { nil } }
 
     /// Whole number that fits into an `Int`; nil for other values.
-    var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
+    public var integer: Int? { if case .number(let digits) = self { Int(digits) } else { nil } }
 }
 
 /// Members of a JSON object, in order. If a name occurs twice, the last value counts.
-struct JSONObject: Sendable, Equatable {
-    private(set) var members: [(name: String, value: JSONValue)] = []
+public struct JSONObject: Sendable, Equatable {
+    public private(set) var members: [(name: String, value: JSONValue)] = []
 
-    init(_ members: [(String, JSONValue)] = []) {
+    public init(_ members: [(String, JSONValue)] = []) {
         for (name, value) in members { self[name] = value }
         assert(self.members.count <= members.count, "a member that comes twice is kept once")
     }
 
     /// Value of a member; nil if there is none. Setting nil removes the member.
-    subscript(name: String) -> JSONValue? {
+    public subscript(name: String) -> JSONValue? {
         get { index(of: name).map { members[$0].value } }
         set {
             switch (index(of: name), newValue) {
@@ -50,9 +47,9 @@ struct JSONObject: Sendable, Equatable {
         members.firstIndex { $0.name.utf8.elementsEqual(name.utf8) }
     }
 
-    var isEmpty: Bool { members.isEmpty }
+    public var isEmpty: Bool { members.isEmpty }
 
-    static func == (left: JSONObject, right: JSONObject) -> Bool {
+    public static func == (left: JSONObject, right: JSONObject) -> Bool {
         left.members.count == right.members.count
             && left.members.allSatisfy { name, value in right[name] == value }
     }
@@ -62,43 +59,47 @@ struct JSONObject: Sendable, Equatable {
 
 extension JSONValue {
     /// Parses bytes that contain exactly one JSON value.
-    static func parse(_ bytes: [UInt8], maximumDepth: Int) throws(ByteError) -> JSONValue {
+    ///
+    /// - Parameter maximumMembers: maximum number of members of each object.
+    public static func parse(
+        _ bytes: [UInt8], maximumDepth: Int, maximumMembers: Int
+    ) throws(ByteError) -> JSONValue {
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
-        let value = try JSONValue(try scanner.next(), of: &scanner)
+        let value = try JSONValue(try scanner.next(), of: &scanner, maximumMembers)
         let end = try scanner.next()
         assert(end == .end, "nothing follows the value")
         return value
     }
 
-    private init(_ token: JSONToken, of scanner: inout JSONScanner) throws(ByteError) {
+    private init(_ token: JSONToken, of scanner: inout JSONScanner, _ most: Int) throws(ByteError) {
         switch token {
         case .null: self = .null
         case .bool(let flag): self = .bool(flag)
         case .number: self = .number(scanner.tokenBytes.text)
         case .string: self = .string(scanner.text)
-        case .beginArray: self = .array(try Self.elements(of: &scanner))
-        case .beginObject: self = .object(try Self.members(of: &scanner))
+        case .beginArray: self = .array(try Self.elements(of: &scanner, most))
+        case .beginObject: self = .object(try Self.members(of: &scanner, most))
         case .endArray, .endObject, .name, .end: throw ByteError(expected: "a value", offset: scanner.offset)
         }
     }
 
-    private static func elements(of scanner: inout JSONScanner) throws(ByteError) -> [JSONValue] {
+    private static func elements(of scanner: inout JSONScanner, _ most: Int) throws(ByteError) -> [JSONValue] {
         var elements: [JSONValue] = []
         while true {
             let token = try scanner.next()
             if token == .endArray { return elements }
-            elements.append(try JSONValue(token, of: &scanner))
+            elements.append(try JSONValue(token, of: &scanner, most))
         }
     }
 
-    private static func members(of scanner: inout JSONScanner) throws(ByteError) -> JSONObject {
+    private static func members(of scanner: inout JSONScanner, _ most: Int) throws(ByteError) -> JSONObject {
         var members: [(String, JSONValue)] = []
         while try scanner.next() == .name {
-            guard members.count < Limits.maximumProjectMembers else {
+            guard members.count < most else {
                 throw ByteError(expected: "fewer members", offset: scanner.offset)
             }
             let name = scanner.text
-            members.append((name, try JSONValue(try scanner.next(), of: &scanner)))
+            members.append((name, try JSONValue(try scanner.next(), of: &scanner, most)))
         }
         return JSONObject(members)
     }
@@ -107,7 +108,7 @@ extension JSONValue {
 // MARK: Writing
 
 extension JSONValue {
-    func append(to writer: inout ByteWriter) {
+    public func append(to writer: inout ByteWriter) {
         switch self {
         case .null: writer.append("null")
         case .bool(let flag): writer.append(flag ? "true" : "false")
@@ -127,17 +128,17 @@ extension JSONValue {
         writer.append("]")
     }
 
-    var bytes: [UInt8] {
+    public var bytes: [UInt8] {
         var writer = ByteWriter()
         append(to: &writer)
         return writer.copied()
     }
 
-    var text: String { String(decoding: bytes, as: UTF8.self) }
+    public var text: String { String(decoding: bytes, as: UTF8.self) }
 }
 
 extension JSONObject {
-    func append(to writer: inout ByteWriter) {
+    public func append(to writer: inout ByteWriter) {
         writer.append("{")
         for (index, member) in members.enumerated() {
             if index > 0 { writer.append(",") }

@@ -1,0 +1,63 @@
+/// Machine that knows who holds the slot, and decides when this node stands for it.
+///
+/// The stream itself is the election: a tenure begins with a message that was appended at an expected place, so two
+/// candidates never both succeed, and everything that an earlier holder appends afterwards is refused. This machine only
+/// decides when it is worth trying.
+public struct Tenure: Sendable, Equatable {
+    public struct Holder: Sendable, Equatable {
+        /// Sequence of the message with which the tenure began.
+        public var number: UInt64
+        public var node: String
+    }
+
+    /// Node that holds the slot; nil if nobody does, or the reader has not seen a tenure yet.
+    public private(set) var holder: Holder?
+    /// Time of the holder's last sign of life.
+    private var heardAt: UInt64
+    /// Time before which this node does not stand.
+    private var restsUntil: UInt64 = 0
+    private let node: String
+
+    /// Time without a sign of the holder after which other nodes stand.
+    public static let patience: UInt64 = 3_000_000_000
+
+    public init(node: String, now: UInt64) {
+        self.node = node
+        heardAt = now
+    }
+
+    /// Records a tenure that the stream has.
+    public mutating func began(_ number: UInt64, _ node: String, now: UInt64) {
+        assert(number > holder?.number ?? 0, "tenures follow each other")
+        holder = Holder(number: number, node: node)
+        heardAt = now
+    }
+
+    /// Records that the holder gave the slot up.
+    public mutating func resigned(now: UInt64) {
+        holder = nil
+        heardAt = now
+    }
+
+    /// Records a sign of life of a holder. A sign of an earlier holder does not count.
+    public mutating func heard(_ number: UInt64, now: UInt64) {
+        if number >= holder?.number ?? 0 { heardAt = max(heardAt, now) }
+    }
+
+    /// Records that this node could not hold the slot, so that others stand first.
+    public mutating func rest(until moment: UInt64) { restsUntil = max(restsUntil, moment) }
+
+    /// True if the holder has given a sign of life lately.
+    public func isHeld(at now: UInt64) -> Bool { holder != nil && now < heardAt + Self.patience }
+
+    /// True if this node should stand for the slot now.
+    ///
+    /// - Parameter delay: time that this node leaves to others, so that not all of them stand at once.
+    public func isDue(at now: UInt64, delay: UInt64) -> Bool {
+        guard now >= restsUntil else { return false }
+        guard let holder else { return now >= heardAt + delay }
+        // A holder of this name that is not running any more: this process has just started.
+        if holder.node == node { return true }
+        return now >= heardAt + Self.patience + delay
+    }
+}

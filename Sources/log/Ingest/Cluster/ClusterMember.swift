@@ -1,0 +1,300 @@
+import Change
+import Cluster
+import Diagnostics
+import EventLog
+import Nats
+import Postgres
+import Replication
+import System
+
+/// Life of a node in a cluster: it follows the cluster's stream, and holds PostgreSQL's slot while no other node does.
+/// The ingest thread runs it.
+final class ClusterMember {
+    private let settings: ClusterSettings
+    private let replication: ReplicationSettings
+    private let retention: (age: Duration?, bytes: Int64?)
+    private let log: LogSink
+    private let directory: any StorageDirectory
+    private let spool: any StorageDirectory
+    private let interrupt: Wake
+    private let status: ReplicationStatus
+    private let names: ClusterNames
+    private let bell: Wake
+    private var troubles = Troubles()
+
+    /// What was last reported, so that a trouble that lasts is reported once.
+    private struct Troubles {
+        var words = ""
+        var at: UInt64 = 0
+    }
+
+    init(
+        _ settings: ClusterSettings, _ replication: ReplicationSettings, retention: (age: Duration?, bytes: Int64?),
+        log: LogSink, directory: any StorageDirectory, spool: any StorageDirectory, interrupt: Wake, bell: Wake,
+        status: ReplicationStatus
+    ) {
+        self.settings = settings
+        self.replication = replication
+        self.retention = retention
+        self.log = log
+        self.directory = directory
+        self.spool = spool
+        self.interrupt = interrupt
+        self.status = status
+        names = ClusterNames(project: settings.project)
+        self.bell = bell
+    }
+
+    /// Takes part until the interrupt is signalled. After a failure it connects again.
+    func run() {
+        var pause: UInt64 = 100
+        while !interrupt.isRung {
+            let began = Clock.monotonicNanoseconds()
+            do {
+                try takePart()
+            } catch {
+                status.streamingEnded()
+                report(error)
+            }
+            if Clock.monotonicNanoseconds() - began > 10_000_000_000 { pause = 100 }
+            interrupt.sleep(milliseconds: Int(pause))
+            pause = min(pause * 2, 2_000)
+        }
+    }
+
+    private func report(_ error: any Error) {
+        let failure = Self.failure(of: error)
+        status.troubled(failure)
+        let now = Clock.monotonicNanoseconds()
+        guard failure.message != troubles.words || now > troubles.at + 60_000_000_000 else { return }
+        troubles = Troubles(words: failure.message, at: now)
+        Log.shared.error(
+            "cannot follow the cluster; trying again",
+            [.error(failure.message)] + (failure.hint.map { [.hint($0)] } ?? []))
+    }
+
+    private static func failure(of error: any Error) -> StreamFailure {
+        switch error {
+        case let failure as StreamFailure: failure
+        case let error as NatsError:
+            StreamFailure(
+                .cluster, "the cluster's servers: \(error)", hint: "nothing is lost: the database keeps what is not confirmed")
+        case let damage as StreamDamage:
+            StreamFailure(
+                .cluster, "the cluster's stream is damaged: \(damage)",
+                hint: "the hub reads it again from another server; if that does not help, a server's file is damaged")
+        case let diverged as Replica.Diverged:
+            StreamFailure(
+                .cluster, "this node's event log is not the cluster's: \(diverged.words)",
+                hint: "move the directory of the event log away and start the hub again: it then follows the cluster")
+        case let stall as StorageStall:
+            StreamFailure(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
+        default: StreamFailure(.cluster, "\(error)")
+        }
+    }
+
+    // MARK: Taking part
+
+    private func takePart() throws {
+        let connection = try NatsConnection(settings.servers, bell: bell)
+        let jet = try JetStream(connection, inbox: NatsInbox(bell: bell, maximumBytes: 64 << 20))
+        let stream = try ClusterStream.open(
+            jet, names, replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
+        let link = try StreamLink(jet, names, node: settings.node)
+        let replica = Replica(
+            log: log, from: try mark(in: stream), tenure: Tenure(node: settings.node, now: Clock.monotonicNanoseconds()),
+            directory: directory, coverage: replication.coverage, messages: replication.messages)
+        Log.shared.info(
+            "follows the cluster's stream",
+            [.stream(names.stream), .host(connection.server), .message(replica.reader.mark.sequence)])
+        defer { try? replica.keep() }
+        while !interrupt.isRung {
+            guard let tenure = try follow(replica, link, stream) else { return }
+            try hold(replica, link, tenure)
+        }
+    }
+
+    /// Finds the place of the stream up to which this node's log has everything.
+    private func mark(in stream: ClusterStream) throws -> StreamMark {
+        let start = StreamMark(
+            log: stream.log, sequence: max(1, stream.first) - 1, chain: stream.first <= 1 ? ClusterChain() : nil)
+        switch try ReplicaFile(directory: directory).read() {
+        case .none where log.isNew || stream.last == 0: return start
+        case .none:
+            throw Replica.Diverged(words: "the log was begun before this node belonged to the cluster")
+        // The log itself says what it has: reading begins again at the stream's start.
+        case .damaged: return start
+        case .whole(let mark) where mark.log != stream.log:
+            throw Replica.Diverged(words: "it belongs to log \(mark.log), the stream to log \(stream.log)")
+        case .whole(let mark) where mark.sequence > stream.last:
+            throw Replica.Diverged(
+                words: "it has message \(mark.sequence), and the stream ends at message \(stream.last)")
+        case .whole(let mark) where mark.sequence + 1 < stream.first:
+            throw Replica.Diverged(
+                words: "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)")
+        case .whole(let mark): return mark
+        }
+    }
+
+    // MARK: Following
+
+    /// Follows the stream until this node holds the slot. Returns the tenure's number; nil after an interrupt.
+    private func follow(_ replica: Replica, _ link: StreamLink, _ stream: ClusterStream) throws -> UInt64? {
+        var stream = stream
+        var consumer = try StreamConsumer(link.jet, stream: names.stream, from: replica.reader.next)
+        defer { consumer.end() }
+        let delay = UInt64.random(in: 0..<300_000_000)
+        var covering: NodePulse?
+        while !interrupt.isRung {
+            try consumer.ask()
+            let (letters, dropped) = link.jet.take()
+            let now = Clock.monotonicNanoseconds()
+            for letter in letters { try take(letter, consumer, replica, link, now) }
+            try replica.apply(now: now)
+            try replica.flush(now: now)
+            if let pulse = link.takeHeard() {
+                replica.tenure.heard(pulse.tenure, now: now)
+                covering = pulse
+            }
+            tell(replica, covering, now)
+            if dropped > 0 || consumer.isLost(at: now) {
+                consumer.end()
+                consumer = try StreamConsumer(link.jet, stream: names.stream, from: replica.reader.next)
+            }
+            if replica.tenure.isDue(at: now, delay: delay), let tenure = try stand(replica, link, &stream) {
+                return tenure
+            }
+            _ = Poll.wait(socket: bell.descriptor, interrupt: interrupt, timeoutMilliseconds: 100)
+        }
+        return nil
+    }
+
+    private func take(
+        _ letter: NatsLetter, _ consumer: StreamConsumer, _ replica: Replica, _ link: StreamLink, _ now: UInt64
+    ) throws {
+        if let place = consumer.take(letter, now: now) {
+            try replica.take(place.sequence, letter.payload)
+        } else {
+            link.take(letter)
+        }
+    }
+
+    /// Publishes whether the log is followed, and which commits it has.
+    private func tell(_ replica: Replica, _ covering: NodePulse?, _ now: UInt64) {
+        let isFollowing = !replica.log.isNew && replica.tenure.isHeld(at: now)
+        if isFollowing != status.isStreaming {
+            if isFollowing { status.streamingBegan() } else { status.streamingEnded() }
+            replication.metrics.replicationConnected.set(Int64(isFollowing ? 1 : 0))
+        }
+        if !isFollowing {
+            status.troubled(StreamFailure(.cluster, "no node of the cluster holds the replication slot now"))
+        }
+        guard !replica.log.isNew else { return }
+        var covered = replica.log.durablePosition
+        if let covering, covering.sequence <= replica.reader.mark.sequence { covered = max(covered, covering.covered) }
+        status.covers(covered)
+        status.follows(
+            FollowedDatabase(system: replica.log.systemIdentifier, number: replica.log.lineage?.database ?? 0))
+    }
+
+    // MARK: Holding the slot
+
+    /// Tries to begin a tenure: if PostgreSQL can be reached, appends it behind everything that was read. Returns its
+    /// number; nil if this node is not up to date, or another node was faster.
+    private func stand(
+        _ replica: Replica, _ link: StreamLink, _ stream: inout ClusterStream
+    ) throws -> UInt64? {
+        try stream.look(link.jet, names)
+        let mark = replica.reader.mark
+        guard mark.sequence == stream.last, !replica.reader.isInsideBatch || replica.tenure.holder != nil else {
+            return nil
+        }
+        let now = Clock.monotonicNanoseconds()
+        guard reachesDatabase() else {
+            replica.tenure.rest(until: now + 1_000_000_000)
+            return nil
+        }
+        let number = mark.sequence + 1
+        var batch = BatchBuilder()
+        batch.add(tenureOf: settings.node, replica.state)
+        guard try append(batch, replica, link, tenure: number) else { return nil }
+        Log.shared.info("holds the replication slot for the cluster", [.tenure(number)])
+        return number
+    }
+
+    private func reachesDatabase() -> Bool {
+        do throws(PostgresError) {
+            _ = try Connection(
+                replication.target, applicationName: "tidewire catalog", timeoutSeconds: 2, interrupt: interrupt)
+            return true
+        } catch {
+            status.troubled(StreamFailure(connecting: error))
+            return false
+        }
+    }
+
+    /// Appends a batch of this node's own behind everything that was read. Returns false if it was not stored, or this
+    /// is unknown: then it is read from the stream, if it is there.
+    private func append(
+        _ batch: borrowing BatchBuilder, _ replica: Replica, _ link: StreamLink, tenure: UInt64
+    ) throws -> Bool {
+        let mark = replica.reader.mark
+        let place = replica.log.appended
+        let head = StreamHead(
+            isFirst: true, isLast: true, log: mark.log, tenure: tenure, epoch: place?.epoch ?? 0,
+            offset: place?.offset ?? 0, position: replica.log.position)
+        guard let chain = mark.chain else { return false }
+        do throws(NatsFailure) {
+            try link.append(batch, head, after: mark.sequence, chain)
+        } catch {
+            return false
+        }
+        while true {
+            switch link.settle(within: 1_000_000_000) {
+            case .waiting: continue
+            case .lost: return false
+            case .stored(let messages):
+                for message in messages { try replica.take(message.sequence, message.bytes) }
+                try replica.apply(now: Clock.monotonicNanoseconds())
+                return true
+            }
+        }
+    }
+
+    /// Feeds the stream from PostgreSQL until the tenure ends.
+    private func hold(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
+        status.streamingEnded()
+        replica.isHolder = true
+        replication.coverage.takeOver()
+        replication.messages.takeOver()
+        defer {
+            replica.isHolder = false
+            status.streamingEnded()
+        }
+        let sink = StreamSink(replica, link, tenure: tenure, pause: replication.pause)
+        Replicator(
+            settings: replication, spoolDirectory: spool, sink: sink, interrupt: interrupt, status: status
+        ).run()
+        replica.isHolder = false
+        if let loss = sink.loss {
+            Log.shared.warning("holds the replication slot no longer", [.tenure(tenure), .reason(loss)])
+        } else {
+            try resign(replica, link, tenure)
+        }
+        // A node that could not stream lets others try first.
+        let now = Clock.monotonicNanoseconds()
+        replica.tenure.rest(until: now + (sink.hasStreamed ? 1_000_000_000 : 5_000_000_000))
+        let followed = replication.coverage.followed
+        try replication.coverage.adopt(followed)
+    }
+
+    /// Gives the slot up, so that another node takes it at once.
+    private func resign(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
+        var batch = BatchBuilder()
+        batch.addResigned()
+        if try append(batch, replica, link, tenure: tenure) {
+            Log.shared.info("gave up the replication slot", [.tenure(tenure)])
+        }
+        try replica.flush(now: Clock.monotonicNanoseconds())
+    }
+}

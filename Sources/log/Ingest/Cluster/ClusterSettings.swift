@@ -1,0 +1,19 @@
+import Nats
+
+/// How a hub takes part in a cluster: the servers that keep the cluster's stream, and this node's name.
+public struct ClusterSettings: Sendable {
+    public var servers: NatsSettings
+    /// Name of this node. No other node has it.
+    public var node: String
+    /// Name of the project, from which the names of its stream and subjects are made.
+    public var project: String
+    /// Number of servers that store each message.
+    public var replicas: Int
+
+    public init(servers: NatsSettings, node: String, project: String, replicas: Int = 3) {
+        self.servers = servers
+        self.node = node
+        self.project = project
+        self.replicas = replicas
+    }
+}
