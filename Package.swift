@@ -205,7 +205,8 @@ let proofs: [Target] = [
     .target(
         name: "TestSupport",
         dependencies: [
-            "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Change", "System", "Bytes", "COpenSSL",
+            "Embedded", "Postgres", "Replication", "EventLog", "WebSocket", "Calling", "Change", "System", "Bytes",
+            "COpenSSL",
         ],
         path: "Tests/TestSupport",
         swiftSettings: strict),

@@ -4,7 +4,7 @@ public struct HubAddress: Sendable, Hashable {
     public let port: UInt16
     public let isSecure: Bool
     /// Path prefix of the hub's interface: `/realtime/v1/api/` unless the address has a path.
-    let path: String
+    private(set) var path: String
 
     /// Parses an address; nil if the text is not valid.
     public init?(_ text: String) {
@@ -24,6 +24,13 @@ public struct HubAddress: Sendable, Hashable {
         self.host = String(host)
         self.port = number
         self.path = path.hasSuffix("/") ? path : path + "/"
+    }
+
+    /// Address of the same server with the root as its path prefix, for servers that are no hubs.
+    public var root: HubAddress {
+        var address = self
+        address.path = "/"
+        return address
     }
 
     /// Host and port of the hub as text, `host:port`. An IPv6 address is in brackets.

@@ -17,7 +17,7 @@ public struct HubInterruption: Error, Sendable {
 /// Sender of HTTP requests to a hub. Each request uses its own connection.
 public struct HubRequest {
     private let hub: HubAddress
-    private let token: String
+    private let token: String?
     private let trust: TLSContext?
     private let patience: HubLine.Patience
 
@@ -27,11 +27,12 @@ public struct HubRequest {
     /// Makes a sender of requests to one hub.
     ///
     /// - Parameters:
+    ///   - token: token of an operator; nil if the server asks for none.
     ///   - certificates: a file of certificates to trust in addition to the system's, for `https`.
     ///   - milliseconds: longest wait for each operation on the connection.
     ///   - isInterrupted: condition that ends a wait early.
     public init(
-        _ hub: HubAddress, token: String, trusting certificates: String? = nil, waiting milliseconds: Int,
+        _ hub: HubAddress, token: String?, trusting certificates: String? = nil, waiting milliseconds: Int,
         isInterrupted: @escaping () -> Bool = { false }
     ) throws(TLSConfigurationError) {
         self.hub = hub
@@ -55,7 +56,8 @@ public struct HubRequest {
     private func answer(_ method: String, _ target: String, _ form: String, _ body: [UInt8]) throws -> HubAnswer {
         var request = ByteWriter(capacity: body.count + 512)
         request.append("\(method) \(hub.path)\(target) HTTP/1.1\r\nHost: \(hub.place)\r\nConnection: close\r\n")
-        request.append("Authorization: Bearer \(token)\r\napikey: \(token)\r\nAccept: \(form)\r\n")
+        request.append("Accept: \(form)\r\n")
+        if let token { request.append("Authorization: Bearer \(token)\r\napikey: \(token)\r\n") }
         if method == "POST" {
             request.append("Content-Type: application/json\r\nContent-Length: \(body.count)\r\n")
         }
