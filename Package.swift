@@ -284,7 +284,7 @@ let proofs: [Target] = [
         of: "EndToEnd", "tidewire", "tidewire-bench", "TidewireClient", "Examples", "Crypto", "Diagnostics", "Server",
         "Projects", "Explaining", "Replaying", "History", "Gateway",
         "Delivery", "Judging",
-        "Authorizing", "Messages", "Catalog", "Ingest",
+        "Authorizing", "Messages", "Catalog", "Ingest", "Nats",
         "Settings", "Asking", "Embedded", "Replication", "EventLog", "Change",
         "Postgres", "System", "Bytes"),
     tests(of: "Replication", "Replication", "Postgres", "Change", "Diagnostics", "System", "Bytes"),

@@ -62,7 +62,7 @@ extension JSONValue {
     ///
     /// - Parameter maximumMembers: maximum number of members of each object.
     public static func parse(
-        _ bytes: [UInt8], maximumDepth: Int, maximumMembers: Int
+        _ bytes: [UInt8], maximumDepth: Int, maximumMembers: Int = 1_000
     ) throws(ByteError) -> JSONValue {
         var scanner = JSONScanner(bytes.rawBytes, maximumDepth: maximumDepth)
         let value = try JSONValue(try scanner.next(), of: &scanner, maximumMembers)
