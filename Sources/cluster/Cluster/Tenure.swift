@@ -21,14 +21,16 @@ public struct Tenure: Sendable, Equatable {
     /// Time without a sign of the holder after which other nodes stand.
     public static let patience: UInt64 = 3_000_000_000
 
-    public init(node: String, now: UInt64) {
+    /// - Parameter number: tenure of the place where the reader begins; zero if it is unknown. Its holder may live.
+    public init(node: String, number: UInt64, now: UInt64) {
         self.node = node
+        holder = number > 0 ? Holder(number: number, node: "") : nil
         heardAt = now
     }
 
     /// Records a tenure that the stream has.
     public mutating func began(_ number: UInt64, _ node: String, now: UInt64) {
-        assert(number > holder?.number ?? 0, "tenures follow each other")
+        assert(number >= holder?.number ?? 0, "tenures follow each other")
         holder = Holder(number: number, node: node)
         heardAt = now
     }

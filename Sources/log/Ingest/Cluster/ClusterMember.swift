@@ -24,6 +24,7 @@ final class ClusterMember {
 
     /// What was last reported, so that a trouble that lasts is reported once.
     private struct Troubles {
+        var began: UInt64 = 0
         var words = ""
         var at: UInt64 = 0
     }
@@ -56,7 +57,10 @@ final class ClusterMember {
                 status.streamingEnded()
                 report(error)
             }
-            if Clock.monotonicNanoseconds() - began > 10_000_000_000 { pause = 100 }
+            if Clock.monotonicNanoseconds() - began > 10_000_000_000 {
+                pause = 100
+                troubles = Troubles()
+            }
             interrupt.sleep(milliseconds: Int(pause))
             pause = min(pause * 2, 2_000)
         }
@@ -66,8 +70,12 @@ final class ClusterMember {
         let failure = Self.failure(of: error)
         status.troubled(failure)
         let now = Clock.monotonicNanoseconds()
-        guard failure.message != troubles.words || now > troubles.at + 60_000_000_000 else { return }
-        troubles = Troubles(words: failure.message, at: now)
+        if troubles.began == 0 { troubles.began = now }
+        // Servers that elect a leader, or several nodes that start together, are no trouble for a few seconds.
+        guard now > troubles.began + 5_000_000_000,
+            failure.message != troubles.words || now > troubles.at + 60_000_000_000
+        else { return }
+        (troubles.words, troubles.at) = (failure.message, now)
         Log.shared.error(
             "cannot follow the cluster; trying again",
             [.error(failure.message)] + (failure.hint.map { [.hint($0)] } ?? []))
@@ -101,8 +109,10 @@ final class ClusterMember {
         let stream = try ClusterStream.open(
             jet, names, replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
         let link = try StreamLink(jet, names, node: settings.node)
+        let mark = try mark(in: stream)
         let replica = Replica(
-            log: log, from: try mark(in: stream), tenure: Tenure(node: settings.node, now: Clock.monotonicNanoseconds()),
+            log: log, from: mark,
+            tenure: Tenure(node: settings.node, number: mark.tenure, now: Clock.monotonicNanoseconds()),
             directory: directory, coverage: replication.coverage, messages: replication.messages)
         Log.shared.info(
             "follows the cluster's stream",

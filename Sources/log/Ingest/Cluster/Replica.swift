@@ -116,6 +116,11 @@ final class Replica {
         log.isNew || log.appended?.epoch != epoch || position <= log.position
     }
 
+    /// True if the log has the transaction whose commit record begins at this position.
+    private func hasCommit(at position: LSN) -> Bool {
+        log.isNew || log.appended?.epoch != epoch || position < log.position
+    }
+
     private func apply(_ record: ClusterRecord, _ batch: StreamBatch, _ now: UInt64) throws {
         switch record {
         case .schema(let range):
@@ -144,7 +149,8 @@ final class Replica {
 
     private func append(_ part: PartRecord, _ payload: RawSpan) throws {
         let info = try TransactionPart(payload).info
-        guard !has(info.endLSN) else { return }
+        // Only the last part of a transaction knows where it ends, so its commit decides.
+        guard !hasCommit(at: info.commitLSN) else { return }
         let schemas = try part.schemas.map { print in
             guard let schema = self.schemas[print] else { throw StreamDamage.unreadable }
             return schema

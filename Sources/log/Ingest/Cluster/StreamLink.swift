@@ -54,7 +54,7 @@ final class StreamLink {
     private static let patience: UInt64 = 3_000_000_000
     /// Minimum interval between two signs of life that say something new, and maximum between any two.
     private static let quick: UInt64 = 5_000_000
-    private static let slow: UInt64 = 1_000_000_000
+    private static let slow: UInt64 = 900_000_000
 
     init(_ jet: JetStream, _ names: ClusterNames, node: String) throws(NatsError) {
         self.jet = jet
@@ -121,6 +121,11 @@ final class StreamLink {
             guard now < deadline else { return .waiting }
             jet.inbox.bell.sleep(milliseconds: Int((deadline - now) / 1_000_000) + 1)
         }
+    }
+
+    /// Takes the letters that have arrived, while no message waits for its acknowledgement.
+    func collect() {
+        for letter in jet.take().letters { take(letter) }
     }
 
     /// Takes a letter that is no message of the stream. Returns false for another letter.

@@ -68,6 +68,7 @@ final class StreamSink: TransactionSink {
 
     private func tell(_ position: LSN, _ now: UInt64) {
         guard loss == nil else { return }
+        if !link.isWaiting { link.collect() }
         link.pulse(tenure: tenure, sequence: replica.reader.mark.sequence, covered: position, now: now)
         if let other = link.rival(of: tenure) { loss = "node \(other) holds the slot" }
     }
