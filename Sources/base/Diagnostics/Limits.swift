@@ -162,6 +162,9 @@ public enum Limits {
 
     /// Maximum delay of notes (presence, the ledger) before they are written to the log, while no change arrives.
     public static let noteInterval = Duration.seconds(1)
+    /// Maximum time for which a channel waits for the log of this node to reach a position that another node of the
+    /// cluster has sent.
+    public static let replicaPatience = Duration.seconds(10)
     /// Maximum bytes of notes of one kind that wait until the log writes them.
     public static let maximumWaitingNoteBytes = 8 << 20
     /// Maximum size of a log entry of notes. A larger single note has an entry of its own.

@@ -4,7 +4,7 @@ import Bytes
 public struct PresenceMeta: Sendable, Hashable {
     public let ref: PresenceRef
     /// Offset in `json` at which the members that the client set begin; the closing brace follows them.
-    private let start: UInt16
+    let start: UInt16
     /// JSON object with `phx_ref`, `phx_ref_prev` if this presence replaces another of the tracker, and the client's
     /// members.
     public let json: [UInt8]
@@ -24,6 +24,13 @@ public struct PresenceMeta: Sendable, Hashable {
         self.ref = ref
         json = writer.copied()
         assert(json.first == UInt8(ascii: "{") && json.last == UInt8(ascii: "}"), "a presence that is no object")
+    }
+
+    /// Creates a presence from its stored parts.
+    init(stored ref: PresenceRef, _ start: UInt16, _ json: [UInt8]) {
+        self.ref = ref
+        self.start = start
+        self.json = json
     }
 
     func hasMembers(_ members: RawSpan) -> Bool { self.members.equals(members) }
@@ -120,6 +127,16 @@ public struct PresenceChange: Sendable, Hashable {
     public let joined: PresenceMeta?
     /// Presence that ends with this change; nil if there was none.
     public let left: PresenceMeta?
+
+    public init(
+        tracker: PresenceTracker, topic: TopicName, key: [UInt8], joined: PresenceMeta?, left: PresenceMeta?
+    ) {
+        self.tracker = tracker
+        self.topic = topic
+        self.key = key
+        self.joined = joined
+        self.left = left
+    }
 
     /// Estimated memory of the change while it waits for another loop.
     public var byteCount: Int { 128 + key.count + (joined?.json.count ?? 0) }

@@ -14,11 +14,14 @@ public struct LogSource: Sendable {
     public let end: @Sendable () -> EventLogEnd?
     /// Returns the WAL position before which the log contains every commit.
     public let covered: @Sendable () -> LSN
+    /// True if the log is one of several equal ones, and may be a little behind the others.
+    public let isReplica: Bool
 
     public init(
         open: @escaping @Sendable () throws(SystemError) -> any StorageDirectory,
-        end: @escaping @Sendable () -> EventLogEnd?, covered: @escaping @Sendable () -> LSN
+        end: @escaping @Sendable () -> EventLogEnd?, covered: @escaping @Sendable () -> LSN, isReplica: Bool = false
     ) {
+        self.isReplica = isReplica
         self.open = open
         self.end = end
         self.covered = covered

@@ -28,6 +28,43 @@ public final class TurnBroadcasts: Sendable {
 
     public var byteCount: Int { bytes.count }
 
+    // MARK: Between nodes
+
+    /// Appends the stored form: number of entries u32, the entries, the bytes.
+    public func append(to writer: inout ByteWriter) {
+        writer.append(little: UInt32(entries.count))
+        for entry in entries {
+            assert(entry.offset == nil, "each node reads the database's messages by itself")
+            writer.append(entry.form.rawValue)
+            writer.append(UInt8(entry.isPrivate ? 1 : 0))
+            for count in [entry.topicBytes, entry.eventBytes, entry.idBytes, entry.payloadBytes] {
+                writer.append(little: UInt32(count))
+            }
+        }
+        writer.append(bytes)
+    }
+
+    /// Reads the stored form; nil if it is invalid.
+    public convenience init?(_ reader: inout ByteReader) {
+        guard let count = try? reader.littleUInt32(), Int(count) <= reader.remaining / 18 else { return nil }
+        var entries: [Entry] = []
+        var start = 0
+        for _ in 0..<count {
+            guard let form = (try? reader.uint8()).flatMap({ BroadcastForm(rawValue: $0) }),
+                let isPrivate = try? reader.uint8(), let topic = try? reader.littleUInt32(),
+                let event = try? reader.littleUInt32(), let id = try? reader.littleUInt32(),
+                let payload = try? reader.littleUInt32()
+            else { return nil }
+            entries.append(
+                Entry(
+                    form: form, isPrivate: isPrivate == 1, start: start, topicBytes: Int(topic), eventBytes: Int(event),
+                    idBytes: Int(id), payloadBytes: Int(payload), offset: nil))
+            start += Int(topic) + Int(event) + Int(id) + Int(payload)
+        }
+        guard start == reader.remaining else { return nil }
+        self.init(reader.rest().copied(), entries)
+    }
+
     /// Calls `body` with the topic and the content of one broadcast.
     public func read(_ entry: Entry, _ body: (_ topic: RawSpan, _ broadcast: borrowing Broadcast) -> Void) {
         let bytes = bytes

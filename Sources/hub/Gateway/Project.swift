@@ -93,7 +93,7 @@ public final class Project: Sendable {
             deletesAreStrict: settings.deletesAreStrict, time: settings.time,
             watcher: settings.watcher, metrics: metrics)
         self.stream = stream
-        mail = ProjectMail(loops: share.loops, metrics)
+        mail = ProjectMail(loops: share.loops, metrics, peers: stream.peers)
         slowest = SlowestReader(loops: share.loops)
         let (publication, log) = (settings.publication, stream.log)
         catalog.listen { [mail] snapshot in
@@ -113,8 +113,12 @@ public final class Project: Sendable {
     /// Highest offset in the log at which the hub found a break in the publication of a table.
     var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
+    /// Begins to exchange broadcasts and presence with the other nodes, in a cluster.
+    public func listenToPeers() throws { try mail.listen() }
+
     /// Stops the project's services. Before this, all loops must have forgotten the project.
     public func stop() {
+        mail.stopListening()
         services.stop()
         settings.resumeStore?.stop()
         settings.publication.stop()

@@ -1,6 +1,7 @@
 import Channels
 import Delivery
 import Diagnostics
+import Peers
 import Synchronization
 
 /// Mailboxes of a project's loops, with the number of bytes of broadcasts and presence changes that wait in each.
@@ -9,8 +10,11 @@ struct ProjectMail: Sendable {
     let mailboxes: [Mailbox<Mail>]
     private let bytes: [MailedBytes]
     private let metrics: ProjectMetrics
+    /// Exchange with the other nodes of a cluster; nil for a hub on its own.
+    private let peers: PeerTalk?
 
-    init(loops: Int, _ metrics: ProjectMetrics) {
+    init(loops: Int, _ metrics: ProjectMetrics, peers: PeerTalk?) {
+        self.peers = peers
         mailboxes = (0..<loops).map { _ in Mailbox<Mail>() }
         bytes = (0..<loops).map { _ in MailedBytes() }
         self.metrics = metrics
@@ -20,9 +24,30 @@ struct ProjectMail: Sendable {
         for mailbox in mailboxes { mailbox.post(mail) }
     }
 
-    /// Posts broadcasts to all loops except the sender. A loop that is too far behind does not receive them, but a
+    /// True if other loops or nodes must hear what one loop's clients say.
+    var hasOthers: Bool { mailboxes.count > 1 || peers != nil }
+
+    /// Passes on to the loops what other nodes have sent, as long as the exchange runs.
+    func listen() throws {
+        try peers?.start { news in
+            switch news {
+            case .broadcasts(let batch): postHere(batch, except: nil)
+            case .broadcastsLost: post(.broadcastsLost)
+            case .presence(let changes): postHere(changes, except: nil)
+            }
+        }
+    }
+
+    func stopListening() { peers?.stop() }
+
+    /// Posts broadcasts to all loops except the sender, and sends them to the other nodes. A loop that is too far behind does not receive them, but a
     /// letter that broadcasts were lost.
     func post(_ batch: TurnBroadcasts, from loop: Int) {
+        postHere(batch, except: loop)
+        peers?.send(batch)
+    }
+
+    private func postHere(_ batch: TurnBroadcasts, except loop: Int?) {
         for index in mailboxes.indices where index != loop {
             guard bytes[index].add(batch.byteCount) else {
                 metrics.drops[.backlog].add(batch.entries.count)
@@ -38,6 +63,11 @@ struct ProjectMail: Sendable {
     /// Posts presence changes to all loops except the sender. They are never dropped. Instead, clients cannot track
     /// presence while some loop is too far behind.
     func post(_ changes: [PresenceChange], from loop: Int) {
+        postHere(changes, except: loop)
+        peers?.send(changes)
+    }
+
+    private func postHere(_ changes: [PresenceChange], except loop: Int?) {
         let byteCount = changes.reduce(0) { $0 + $1.byteCount }
         for index in mailboxes.indices where index != loop {
             bytes[index].addAnyway(byteCount)

@@ -1,6 +1,7 @@
 import Change
 import Delivery
 import Diagnostics
+import Peers
 
 /// Event log of a project and state of its database stream. Any thread may use it.
 public struct ProjectStream: Sendable {
@@ -12,18 +13,21 @@ public struct ProjectStream: Sendable {
     let presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?
     /// Ledger of channel events; nil if none is kept.
     let ledger: ChannelLedger?
+    /// Exchange with the other nodes of a cluster; nil for a hub on its own.
+    let peers: PeerTalk?
     /// Function that returns the state of the stream. Its parameter is true if the catalog is known.
     let condition: @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
 
     public init(
         log: LogSource, hearsDatabase: @escaping @Sendable () -> Bool,
         presenceTimeline: (@Sendable ([PresenceMark]) -> Void)?, ledger: ChannelLedger? = nil,
-        condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
+        peers: PeerTalk? = nil, condition: @escaping @Sendable (_ isCatalogKnown: Bool) -> ProjectHealthReport
     ) {
         self.log = log
         self.hearsDatabase = hearsDatabase
         self.presenceTimeline = presenceTimeline
         self.ledger = ledger
+        self.peers = peers
         self.condition = condition
     }
 }

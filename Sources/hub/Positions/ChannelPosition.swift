@@ -136,8 +136,11 @@ extension ChannelPosition {
         }
     }
 
+    /// Position from which the channel is to resume, while the hub does not know whether the log has it.
+    public var asked: EventLogPosition? { if case .asked(let position) = resumption { position } else { nil } }
+
     /// True if the hub does not know yet whether the log has the position from which the channel is to resume.
-    public var isUndecided: Bool { if case .asked = resumption { true } else { false } }
+    public var isUndecided: Bool { asked != nil }
 
     /// True if the channel begins with all rows that exist and no message matters to it, so that it cannot miss
     /// anything by joining late.

@@ -6,6 +6,7 @@ import Delivery
 import Diagnostics
 import Gateway
 import Ingest
+import Peers
 import Judging
 import Messages
 import Policy
@@ -48,14 +49,16 @@ public final class RunningProject: Sendable {
             settings.blocklist = try Blocklist(in: DiskDirectory(plan.ingest.dataDirectory))
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
             let stream = ProjectStream(
-                log: Self.log(of: ingest, in: plan.logDirectory), hearsDatabase: { ingest.isFollowingMessages },
+                log: Self.log(of: ingest, plan), hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline, ledger: Self.ledger(plan, ingest),
+                peers: try plan.ingest.cluster.map { try PeerTalk($0.servers, project: $0.key, metrics: replication.metrics) },
                 condition: { [metrics = gateway.metrics] in
                     Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
                 })
             let share = ProjectShare(
                 number: number, loops: gateway.loopCount, gateway.budgets(), replication.metrics)
             project = Project(plan.name, settings, share, services, plan.verifier, stream)
+            try project.listenToPeers()
         } catch {
             janitor.stop()
             ingest.stop()
@@ -72,10 +75,11 @@ public final class RunningProject: Sendable {
         return ChannelLedger(plan.ledger, claims: plan.ledgerClaims) { note in ingest.record(note) }
     }
 
-    private static func log(of ingest: IngestService, in directory: String) -> LogSource {
-        LogSource(
+    private static func log(of ingest: IngestService, _ plan: ProjectPlan) -> LogSource {
+        let directory = plan.logDirectory
+        return LogSource(
             open: { () throws(SystemError) in try DiskDirectory(directory) }, end: { ingest.end },
-            covered: { ingest.status.covered })
+            covered: { ingest.status.covered }, isReplica: plan.ingest.cluster != nil)
     }
 
     /// Opens the store of clients' positions; nil if the setting `catch_up` is off. If the file cannot be used, keeps

@@ -20,6 +20,8 @@ final class LoopCatchUps: LoopPart {
     private var passes = CatchUpPasses()
     /// Beginning of the log, with the monotonic time in nanoseconds at which it was looked up.
     private var oldestKnown: (beginning: EventLogBeginning, at: UInt64)?
+    /// Times until which channels wait for the log to reach their position, by the channels' places.
+    private var aheadUntil: [UInt32: UInt64] = [:]
 
     init(of home: ProjectLoop) { self.home = home }
 
@@ -31,9 +33,26 @@ final class LoopCatchUps: LoopPart {
     func await(_ place: UInt32) { passes.await(place) }
 
     /// Removes a channel from those that wait for a pass of a catch-up follower.
-    func cancel(_ place: UInt32) { passes.cancel(place) }
+    func cancel(_ place: UInt32) {
+        passes.cancel(place)
+        aheadUntil[place] = nil
+    }
 
     func remove(_ follower: Follower) { passes.remove(follower) }
+
+    /// True if a channel must wait, because another node of the cluster has sent its client more than the log of this
+    /// node has yet. It waits for a limited time, because a client may also name a position that does not exist.
+    func isAhead(_ channel: Channel, of end: EventLogPosition) -> Bool {
+        guard project.delivery.log.isReplica, let asked = channel.position.asked, asked.epoch == end.epoch,
+            asked.offset > end.offset
+        else {
+            aheadUntil[channel.place] = nil
+            return false
+        }
+        let until = aheadUntil[channel.place] ?? loop.now + Limits.replicaPatience.wholeNanoseconds
+        aheadUntil[channel.place] = until
+        return loop.now < until
+    }
 
     // MARK: The log's beginning
 

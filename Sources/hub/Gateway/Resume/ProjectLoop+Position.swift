@@ -61,7 +61,8 @@ extension ProjectLoop {
 
     /// Lets a follower serve the channel, unless its full socket, a commit or a snapshot holds it.
     func placeInReader(_ channel: Channel) {
-        let end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
+        var end = channel.position.isUndecided ? project.delivery.log.end()?.state.position : nil
+        if let known = end, catchUps.isAhead(channel, of: known) { end = nil }
         // Without a log, its beginning is not looked up.
         let beginning = end == nil ? nil : catchUps.logBeginning()
         let log = LogExtent(

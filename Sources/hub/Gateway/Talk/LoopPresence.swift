@@ -175,7 +175,7 @@ final class LoopPresence: LoopPart {
         if let timeline = project.stream.presenceTimeline {
             timeline([PresenceMark(change, at: loop.time.unixMicroseconds())])
         }
-        if project.mailboxes.count > 1 { replica.note(change) }
+        if project.mail.hasOthers { replica.note(change) }
     }
 
     // MARK: Answers
@@ -231,7 +231,7 @@ final class LoopPresence: LoopPart {
     func passOn() {
         let changes = replica.takeChanges()
         guard !changes.isEmpty else { return }
-        assert(project.mailboxes.count > 1, "changes are gathered only for other loops")
+        assert(project.mail.hasOthers, "changes are gathered only for other loops")
         project.mail.post(changes, from: clients.number)
     }
 

@@ -105,7 +105,7 @@ final class LoopTalk: LoopPart {
 
     /// Queues the broadcast for the other loops, which receive it at the end of the turn.
     private func passOnLater(_ broadcast: borrowing Broadcast, _ topic: RawSpan, isPrivate: Bool) {
-        if project.mailboxes.count > 1 { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
+        if project.mail.hasOthers { gathering.add(broadcast, topic: topic, isPrivate: isPrivate) }
     }
 
     /// Origin of a database message: its offset in the log, and the follower that has read it.

@@ -42,7 +42,7 @@ final class ClusterMember {
         self.spool = spool
         self.interrupt = interrupt
         self.status = status
-        names = ClusterNames(project: settings.project)
+        names = ClusterNames(key: settings.key)
         self.bell = bell
     }
 

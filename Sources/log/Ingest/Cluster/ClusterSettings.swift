@@ -7,6 +7,15 @@ public struct ClusterSettings: Sendable {
     public var node: String
     /// Name of the project, from which the names of its stream and subjects are made.
     public var project: String
+    /// Name of the project with the characters that NATS allows.
+    public var key: String {
+        String(
+            project.unicodeScalars.map { scalar in
+                let isPlain = scalar.isASCII && (Character(scalar).isLetter || Character(scalar).isNumber)
+                return isPlain || scalar == "-" || scalar == "_" ? Character(scalar) : "_"
+            })
+    }
+
     /// Number of servers that store each message.
     public var replicas: Int
 

@@ -186,13 +186,8 @@ struct ClusterNames: Sendable, Equatable {
     let subject: String
     let pulses: String
 
-    /// - Parameter project: name of the project, of which characters that NATS does not allow are replaced.
-    init(project: String) {
-        let key = String(
-            project.unicodeScalars.map { scalar in
-                let isPlain = scalar.isASCII && (Character(scalar).isLetter || Character(scalar).isNumber)
-                return isPlain || scalar == "-" || scalar == "_" ? Character(scalar) : "_"
-            })
+    /// - Parameter key: name of the project with the characters that NATS allows.
+    init(key: String) {
         stream = "TW_\(key)"
         subject = "tw.log.\(key)"
         pulses = "tw.pulse.\(key)"

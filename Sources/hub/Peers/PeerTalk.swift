@@ -1,0 +1,272 @@
+import Bytes
+import Channels
+import Delivery
+import Diagnostics
+import Nats
+import Synchronization
+import System
+
+/// What other nodes of the cluster have sent for the loops of this one.
+public enum PeerNews: Sendable {
+    case broadcasts(TurnBroadcasts)
+    /// Broadcasts of another node were lost.
+    case broadcastsLost
+    case presence([PresenceChange])
+}
+
+/// Exchange of broadcasts and presence between the nodes of a cluster, for one project.
+///
+/// Loops hand over what they have said in a turn; a thread of its own sends it to the other nodes, and passes on what
+/// they have said. Letters can be lost, because the servers do not keep them: a receiver notices that by their numbers,
+/// tells its clients that broadcasts are missing, and asks for the node's presences again.
+public final class PeerTalk: Sendable {
+    private struct Outgoing {
+        var letters: [(kind: PeerLetter.Kind, bytes: [UInt8])] = []
+        var bytes = 0
+        var numbers = PeerNumbers()
+        /// Presences of this node's own channels.
+        var present: [PresenceTracker: PresenceChange] = [:]
+    }
+
+    private let outgoing = Mutex(Outgoing())
+    private let settings: NatsSettings
+    private let subject: String
+    /// Number of this node, new with each start.
+    private let node = UInt64.random(in: 1 ... .max)
+    private let bell: Wake
+    private let interrupt: Wake
+    private let thread = Mutex<BackgroundThread?>(nil)
+    private let metrics: ProjectMetrics
+
+    /// Maximum number of bytes that wait to be sent; what comes on top is lost, and the other nodes notice it.
+    private static let maximumBytes = 16 << 20
+    /// Maximum number of nodes; each gets 256 numbers for its loops.
+    static let maximumNodes = 255
+    private static let loopsOfNode: UInt16 = 256
+
+    /// - Parameter project: name of the project in subjects.
+    public init(_ settings: NatsSettings, project: String, metrics: ProjectMetrics) throws(SystemError) {
+        self.settings = settings
+        subject = "tw.talk.\(project)"
+        self.metrics = metrics
+        bell = try Wake()
+        interrupt = try Wake()
+    }
+
+    /// Starts the exchange. `deliver` is called on the thread of the exchange.
+    public func start(_ deliver: @escaping @Sendable (PeerNews) -> Void) throws(SystemError) {
+        let started = try BackgroundThread("peers", LogScope.carried { self.run(deliver) })
+        thread.withLock { $0 = started }
+    }
+
+    public func stop() {
+        interrupt.ring()
+        thread.withLock { $0.take() }?.join()
+    }
+
+    // MARK: From the loops
+
+    /// Sends the broadcasts of a loop's turn to the other nodes.
+    public func send(_ batch: TurnBroadcasts) {
+        outgoing.withLock { out in
+            out.numbers.broadcasts += 1
+            add(.broadcasts, out.numbers.broadcasts, &out) { batch.append(to: &$0) }
+        }
+        bell.ring()
+    }
+
+    /// Sends the presence changes of a loop's turn to the other nodes.
+    public func send(_ changes: [PresenceChange]) {
+        outgoing.withLock { out in
+            out.numbers.presence += 1
+            for change in changes { out.present[change.tracker] = change.joined == nil ? nil : change }
+            add(.presence, out.numbers.presence, &out) { PresenceChange.append(changes, to: &$0) }
+        }
+        bell.ring()
+    }
+
+    private func add(
+        _ kind: PeerLetter.Kind, _ number: UInt64, _ out: inout Outgoing, _ body: (inout ByteWriter) -> Void
+    ) {
+        let bytes = PeerLetter.write(kind, from: node, number: number, body)
+        guard out.bytes + bytes.count <= Self.maximumBytes else {
+            metrics.drops[.backlog].add()
+            return
+        }
+        out.bytes += bytes.count
+        out.letters.append((kind, bytes))
+    }
+
+    // MARK: The thread
+
+    private func run(_ deliver: @Sendable (PeerNews) -> Void) {
+        var peers = Peers()
+        var pause = 100
+        while !interrupt.isRung {
+            do throws(NatsError) {
+                try exchange(&peers, deliver)
+                pause = 100
+            } catch {
+                // The ingest thread reports that the servers cannot be reached.
+                Log.shared.debug("cannot exchange broadcasts with other nodes; trying again", [.error("\(error)")])
+            }
+            peers.forgetSilent(at: Clock.monotonicNanoseconds(), deliver)
+            interrupt.sleep(milliseconds: pause)
+            pause = min(pause * 2, 2_000)
+        }
+    }
+
+    private func exchange(_ peers: inout Peers, _ deliver: @Sendable (PeerNews) -> Void) throws(NatsError) {
+        let connection = try NatsConnection(settings, bell: bell)
+        let inbox = NatsInbox(bell: bell, maximumBytes: 64 << 20)
+        let subscription = try connection.subscribe(subject, to: inbox)
+        defer { withExtendedLifetime(subscription) {} }
+        var saidAt: UInt64 = 0
+        while !interrupt.isRung {
+            let (letters, dropped) = inbox.take()
+            let now = Clock.monotonicNanoseconds()
+            for letter in letters { try hear(letter.payload, &peers, connection, now, deliver) }
+            // What was dropped here is missed by its number.
+            if dropped > 0 { metrics.drops[.backlog].add(dropped) }
+            try sendWaiting(connection)
+            if now >= saidAt + 1_000_000_000 {
+                saidAt = now
+                try say(connection)
+            }
+            peers.forgetSilent(at: now, deliver)
+            _ = Poll.wait(socket: bell.descriptor, interrupt: interrupt, timeoutMilliseconds: 250)
+        }
+        try? sendWaiting(connection)
+    }
+
+    private func sendWaiting(_ connection: NatsConnection) throws(NatsError) {
+        let letters = outgoing.withLock { out in
+            defer {
+                out.letters = []
+                out.bytes = 0
+            }
+            return out.letters
+        }
+        for letter in letters { try connection.publish(letter.bytes.rawBytes, to: subject) }
+    }
+
+    private func say(_ connection: NatsConnection) throws(NatsError) {
+        let numbers = outgoing.withLock { $0.numbers }
+        let letter = PeerLetter.write(.pulse, from: node, number: 0) { writer in
+            writer.append(little: numbers.broadcasts)
+            writer.append(little: numbers.presence)
+        }
+        try connection.publish(letter.rawBytes, to: subject)
+    }
+
+    private func hear(
+        _ bytes: [UInt8], _ peers: inout Peers, _ connection: NatsConnection, _ now: UInt64,
+        _ deliver: @Sendable (PeerNews) -> Void
+    ) throws(NatsError) {
+        guard let head = PeerLetter.head(bytes) else { return }
+        if head.kind == .wish {
+            if head.number == node { try answer(connection) }
+            return
+        }
+        guard head.node != node else { return }
+        let wish = peers.take(head, bytes, now, deliver)
+        guard wish else { return }
+        let letter = PeerLetter.write(.wish, from: node, number: head.node) { _ in }
+        try connection.publish(letter.rawBytes, to: subject)
+    }
+
+    /// Sends all presences of this node.
+    private func answer(_ connection: NatsConnection) throws(NatsError) {
+        // Letters with later numbers follow, so those that wait are sent before.
+        try sendWaiting(connection)
+        let (number, present) = outgoing.withLock { ($0.numbers.presence, Array($0.present.values)) }
+        let portions = max(1, (present.count + Self.portion - 1) / Self.portion)
+        for part in 0..<portions {
+            let changes = Array(present[min(part * Self.portion, present.count)...].prefix(Self.portion))
+            let letter = PeerLetter.write(.presences, from: node, number: number) { writer in
+                writer.append(little: UInt32(part))
+                writer.append(little: UInt32(portions))
+                PresenceChange.append(changes, to: &writer)
+            }
+            try connection.publish(letter.rawBytes, to: subject)
+        }
+    }
+
+    /// Number of presences in a part of an answer.
+    private static let portion = 100
+}
+
+/// The other nodes, as their letters tell.
+private struct Peers {
+    private struct Peer {
+        var presence: PeerPresence
+        /// Number of the last letter of broadcasts; nil before the first letter.
+        var broadcasts: UInt64?
+        var heardAt: UInt64
+        var wishedAt: UInt64 = 0
+    }
+
+    private var peers: [UInt64: Peer] = [:]
+    private var slots: Set<UInt16> = []
+
+    /// Time without a letter after which a node counts as gone.
+    private static let patience: UInt64 = 8_000_000_000
+
+    /// Takes a letter of another node. Returns true if the node must be asked for its presences.
+    mutating func take(
+        _ head: (kind: PeerLetter.Kind, node: UInt64, number: UInt64), _ bytes: [UInt8], _ now: UInt64,
+        _ deliver: (PeerNews) -> Void
+    ) -> Bool {
+        guard var peer = peers[head.node] ?? newPeer(now) else { return false }
+        peer.heardAt = now
+        var reader = ByteReader(bytes.rawBytes)
+        guard (try? reader.skip(PeerLetter.headBytes)) != nil else { return false }
+        var isMissing = false
+        switch head.kind {
+        case .broadcasts:
+            if let last = peer.broadcasts, head.number > last + 1 { deliver(.broadcastsLost) }
+            peer.broadcasts = max(peer.broadcasts ?? 0, head.number)
+            if let batch = TurnBroadcasts(&reader) { deliver(.broadcasts(batch)) }
+        case .presence:
+            guard let changes = PresenceChange.list(&reader) else { break }
+            if let news = peer.presence.apply(changes, number: head.number) {
+                if !news.isEmpty { deliver(.presence(news)) }
+            } else {
+                isMissing = true
+            }
+        case .presences:
+            guard let part = try? reader.littleUInt32(), let count = try? reader.littleUInt32(),
+                let changes = PresenceChange.list(&reader)
+            else { break }
+            let news = peer.presence.replace(changes, part: Int(part), of: Int(count), number: head.number)
+            if !news.isEmpty { deliver(.presence(news)) }
+        case .pulse:
+            guard let broadcasts = try? reader.littleUInt64(), let presence = try? reader.littleUInt64() else { break }
+            if let last = peer.broadcasts, broadcasts > last { deliver(.broadcastsLost) }
+            peer.broadcasts = max(peer.broadcasts ?? 0, broadcasts)
+            isMissing = peer.presence.isMissing(upTo: presence)
+        case .wish: break
+        }
+        let mayWish = isMissing && now >= peer.wishedAt + 500_000_000
+        if mayWish { peer.wishedAt = now }
+        peers[head.node] = peer
+        return mayWish
+    }
+
+    private mutating func newPeer(_ now: UInt64) -> Peer? {
+        guard let slot = (1...UInt16(PeerTalk.maximumNodes)).first(where: { !slots.contains($0) }) else { return nil }
+        slots.insert(slot)
+        return Peer(presence: PeerPresence(base: slot * 256), heardAt: now)
+    }
+
+    /// Makes the members of nodes leave that have been silent for too long.
+    mutating func forgetSilent(at now: UInt64, _ deliver: (PeerNews) -> Void) {
+        for (node, peer) in peers where now > peer.heardAt + Self.patience {
+            var peer = peer
+            let left = peer.presence.leave()
+            if !left.isEmpty { deliver(.presence(left)) }
+            slots.remove(peer.presence.base / 256)
+            peers[node] = nil
+        }
+    }
+}
