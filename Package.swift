@@ -57,7 +57,7 @@ func tests(of name: String, _ mayImport: Target.Dependency...) -> Target {
 }
 
 /// Files that tests read where they lie.
-let fixtures = ["tidewire": ["Fixtures"]]
+let fixtures = ["tidewire": ["Fixtures"], "ClusterChecks": ["Fixtures"]]
 
 let base = wing(
     "base",
@@ -91,6 +91,7 @@ let cluster = wing(
         .target(name: "CNats", linkerSettings: [.linkedLibrary("dl")]),
         room("Nats", "CNats", "System", "Diagnostics", "Bytes"),
         room("Cluster", "Replication", "Crypto", "Change", "Bytes"),
+        room("ClusterChecks", "Bytes"),
     ])
 
 let log = wing(
@@ -139,7 +140,7 @@ let queries = wing(
 let hub = wing(
     "hub",
     [
-        room("Settings", "Net", "WebSocket", "Auth", "Crypto", "Diagnostics", "Bytes"),
+        room("Settings", "Net", "WebSocket", "Auth", "Nats", "Crypto", "Diagnostics", "Bytes"),
         room("Channels", "EventLog", "Bytes"),
         room("Positions", "Catalog", "EventLog", "Protocol"),
         room(
@@ -157,8 +158,9 @@ let hub = wing(
             "Crypto",
             "Diagnostics", "System", "Bytes"),
         room(
-            "Server", "Projects", "Gateway", "Ingest", "Settings", "Replication", "Policy", "WebSocket", "Net", "Auth",
-            "Postgres", "Crypto", "Diagnostics", "System"),
+            "Server", "Projects", "Gateway", "ClusterChecks", "Nats", "Calling", "Ingest", "Settings", "Replication",
+            "Policy",
+            "WebSocket", "Net", "Auth", "Postgres", "Crypto", "Diagnostics", "System"),
     ])
 
 let evidence = wing(
@@ -188,7 +190,8 @@ let program = wing(
         room("Console", "Settings", "System"),
         executable(
             "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Calling", "Catalog",
-            "Ingest", "Settings", "History", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics",
+            "ClusterChecks", "Ingest", "Settings", "History", "Embedded", "Replication", "EventLog", "Change",
+            "Postgres", "Diagnostics",
             "System", "Bytes", "Crypto"),
     ])
 
@@ -244,6 +247,7 @@ let proofs: [Target] = [
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),
     tests(of: "Calling", "Calling"),
+    tests(of: "ClusterChecks", "ClusterChecks"),
     tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),
     tests(of: "Asking", "Asking", "Postgres", "Diagnostics", "System"),
     tests(
@@ -269,7 +273,8 @@ let proofs: [Target] = [
         of: "Projects", "Projects", "Gateway", "Settings", "EventLog", "History", "Diagnostics", "WebSocket", "Auth",
         "Crypto", "System", "Bytes"),
     tests(
-        of: "Server", "Server", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings", "Embedded",
+        of: "Server", "Server", "ClusterChecks", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings",
+        "Embedded",
         "History", "Replaying", "tidewire", "Console", "EventLog",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),

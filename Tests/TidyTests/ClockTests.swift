@@ -25,6 +25,7 @@ import Testing
             "references hold the time, and only grow; stamps the log",
         "Sources/hub/Gateway/Requests/ChannelCensus.swift": "the age of commits, for people",
         "Sources/evidence/History/Bundle/BundleMaker.swift": "the time of files in a bundle",
+        "Sources/hub/Server/ClusterSurvey.swift": "compares the clocks of NATS servers with this machine's",
         "Sources/hub/Projects/OperatorSignal.swift": "the moment that an answer and the log name",
         "Sources/hub/Projects/ProjectDirector.swift": "when a project was made",
         "Sources/hub/Projects/RunningProject.swift": "stamps notes in the log",

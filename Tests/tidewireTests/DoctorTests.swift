@@ -88,6 +88,27 @@ private struct DoctorStage {
             "ALTER PUBLICATION tidewire_internal ADD TABLE ONLY public.members;")
     }
 
+    @Test func `the servers of a cluster are checked, each fault with the line that repairs it`() async throws {
+        let stage = try DoctorStage("CREATE TABLE a (id int PRIMARY KEY)", published: "a")
+        var options = NatsServers.Options(count: 1)
+        options.syncInterval = nil
+        options.login = .user("hub", password: "hunter2")
+        let servers = try NatsServers(options)
+        let words = ["--cluster", servers.url, "--cluster-monitor", servers.monitorURL]
+        let refused = await stage.run("--json", words[0], words[1], words[2], words[3])
+        let lines = refused.output.split(separator: "\n").filter { $0.contains(#""area":"cluster""#) }
+        #expect(lines.count == 2 && lines.allSatisfy { $0.contains(#""state":"wrong","required":true"#) }, "\(lines)")
+        #expect(lines.first?.contains("sync_interval: always }") == true)
+        #expect(
+            refused.exitCode == .notFound && !refused.output.contains("hunter2") && !refused.errors.contains("hunter2"))
+        let environment = ["TIDEWIRE_CLUSTER_TRIAL": "on", "TIDEWIRE_CLUSTER_REPLICAS": "1"]
+        let trial = await tidewireTests.run(
+            ["doctor", "--json", "--database-url", stage.logins.hubURL] + words, commands: [DoctorCommand()],
+            environment: environment)
+        let warnings = trial.output.split(separator: "\n").filter { $0.contains(#""area":"cluster""#) }
+        #expect(warnings.count == 1 && warnings[0].contains(#""required":false"#), "\(trial)")
+    }
+
     @Test func `what it says to run puts it right`() async throws {
         let stage = try DoctorStage(Self.tables, published: Self.published)
         // The CSV output is for a ticket or a spreadsheet. Each finding is a row, and nothing else is printed.

@@ -42,13 +42,16 @@ public struct ProjectPlanner: Sendable {
     var keys: TokenKeys
     let preparation: DatabasePreparing?
     let maskRulesCheck: MaskRulesCheck?
+    /// Cluster that the hub is a node of; nil for a hub on its own.
+    let cluster: ClusterConfiguration?
 
     public init(
-        configuration: Configuration, keys: TokenKeys, preparation: DatabasePreparing? = nil,
-        maskRulesCheck: MaskRulesCheck? = nil
+        configuration: Configuration, keys: TokenKeys, cluster: ClusterConfiguration? = nil,
+        preparation: DatabasePreparing? = nil, maskRulesCheck: MaskRulesCheck? = nil
     ) {
         self.configuration = configuration
         self.keys = keys
+        self.cluster = cluster
         self.preparation = preparation
         self.maskRulesCheck = maskRulesCheck
     }
@@ -130,6 +133,17 @@ public struct ProjectPlanner: Sendable {
         plan.ingest.replication.preparation = nil
         plan.ingest.replication.metrics = ProjectMetrics(of: record.externalID, tables: configuration.measuredTables)
         plan.policies = nil
+        plan.ingest.cluster = membership(of: record.externalID)
+    }
+
+    /// Returns the part that a project's log takes in the cluster; nil for a hub on its own. Each project has a stream of
+    /// its own.
+    private func membership(of project: String) -> ClusterSettings? {
+        cluster.map { cluster in
+            ClusterSettings(
+                servers: cluster.connection(named: "tidewire \(cluster.node)"), node: cluster.node, project: project,
+                replicas: cluster.replicas)
+        }
     }
 
     /// Returns a valid name for a replication slot, made from a project's name: letters, digits and underscores, at
@@ -173,10 +187,12 @@ public struct ProjectPlanner: Sendable {
         if configuration.preparesDatabase {
             replication.preparation = preparation.map { DatabasePreparation($0) }
         }
-        return IngestService.Settings(
+        var settings = IngestService.Settings(
             replication: replication, dataDirectory: configuration.dataDirectory,
             segmentBytes: configuration.segmentBytes, retentionAge: configuration.retentionAge,
             retentionBytes: configuration.retentionBytes.map { Int64($0) }, scrubRate: configuration.scrubRate,
             maskRules: MaskRulesSource(path: configuration.maskRules, check: maskRulesCheck))
+        settings.cluster = membership(of: configuration.projectName)
+        return settings
     }
 }

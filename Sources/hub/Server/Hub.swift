@@ -1,4 +1,5 @@
 import Auth
+import ClusterChecks
 import Crypto
 import Diagnostics
 import Gateway
@@ -37,6 +38,8 @@ public final class Hub: Sendable {
     ) throws {
         Limits.checkInvariants()
         let keys = try configuration.tokenKeys()
+        let cluster = try configuration.cluster(hostName: HostName.current)
+        if let cluster { try ClusterSurvey.admit(cluster) }
         try Directories.make(configuration.dataDirectory)
         Log.shared.info(
             "starting",
@@ -55,7 +58,8 @@ public final class Hub: Sendable {
         do {
             director = try ProjectDirector(
                 ProjectPlanner(
-                    configuration: configuration, keys: keys, preparation: preparation, maskRulesCheck: maskRulesCheck),
+                    configuration: configuration, keys: keys, cluster: cluster, preparation: preparation,
+                    maskRulesCheck: maskRulesCheck),
                 on: gateway)
         } catch {
             gateway.stop()
@@ -195,6 +199,10 @@ public final class Hub: Sendable {
 public enum HubError: Error, CustomStringConvertible {
     case cannotListen(address: String, reason: String)
     case cannotServeTLS(reason: String)
+    /// Servers of the cluster that could lose or refuse the log.
+    case unfitCluster([ClusterFinding])
+    /// Servers of the cluster that did not answer within the time that the hub waits for them.
+    case silentCluster([ClusterFinding])
 
     static func explaining(_ error: any Error, listen: ListenAddress) -> any Error {
         if let error = error as? TLSConfigurationError { return HubError.cannotServeTLS(reason: "\(error)") }
@@ -211,8 +219,15 @@ public enum HubError: Error, CustomStringConvertible {
             "the certificate or its key cannot be used (tls_certificate, tls_key): \(reason)"
         case .cannotListen(let address, let reason):
             "cannot listen on \(address): \(reason)"
+        case .unfitCluster(let findings):
+            "the NATS servers are not fit for a cluster: " + findings.map(\.message).joined(separator: "; ")
+        case .silentCluster(let findings):
+            "the NATS servers of the cluster are not ready: " + findings.map(\.message).joined(separator: "; ")
         }
     }
+
+    /// True if the cause is a server that cannot be reached, which may change by itself.
+    public var isUnreachable: Bool { if case .silentCluster = self { true } else { false } }
 
     /// Advice for the user about the error.
     public var advice: String {
@@ -221,6 +236,10 @@ public enum HubError: Error, CustomStringConvertible {
             "tls_certificate and tls_key must name PEM files that fit each other and that the hub may read."
         case .cannotListen:
             "Choose another address with --listen (TIDEWIRE_LISTEN), or stop the program that listens there."
+        case .unfitCluster(let findings):
+            findings.map(\.hint).joined(separator: "\n")
+                + "\nFor a trial without data that matters: cluster_trial = on."
+        case .silentCluster(let findings): findings.map(\.hint).joined(separator: "\n")
         }
     }
 }

@@ -78,6 +78,54 @@ public struct AllSettings: Sendable {
         "Databases and hubs to which 'tidewire replay' may write, although somebody follows them or they look like the "
             + "source: host:port/database or host:port, separated by commas.")
 
+    // MARK: Cluster
+
+    public let clusterServers = TypedSetting(
+        "cluster", .cluster, .natsServers,
+        "The NATS servers of the cluster that this hub is a node of, separated by commas. They carry a user and password, or "
+            + "a token, in the URL if the servers ask for one. Empty: the hub is alone, and uses no server.")
+
+    public let clusterNode = TypedSetting(
+        "cluster_node", .cluster, .nodeName,
+        "The name of this node, which no other node of the cluster may have. Default: the host name, with - for dots.")
+
+    public let clusterCredentials = TypedSetting(
+        "cluster_credentials", .cluster, .file,
+        "A file with the JWT and the seed of a NATS user (.creds), for servers with accounts.")
+
+    public let clusterNkey = TypedSetting(
+        "cluster_nkey", .cluster, .file,
+        "A file with the seed of the nkey (SU…) by which the NATS servers know the hub.")
+
+    public let clusterTokenFile = TypedSetting(
+        "cluster_token_file", .cluster, .file, "A file with the token that the NATS servers ask for.")
+
+    public let clusterAuthorities = TypedSetting(
+        "cluster_ca", .cluster, .file,
+        "The authorities that may sign the certificates of the NATS servers, in PEM. Default: those of the system.")
+
+    public let clusterCertificate = TypedSetting(
+        "cluster_certificate", .cluster, .file,
+        "The certificate with its chain that the hub shows to the NATS servers, in PEM.")
+
+    public let clusterKey = TypedSetting(
+        "cluster_key", .cluster, .file, "The private key of cluster_certificate, in PEM.")
+
+    public let clusterReplicas = TypedSetting(
+        "cluster_replicas", .cluster, .choice([("1", 1), ("3", 3), ("5", 5)]), default: "3",
+        "How many NATS servers store each message of the log: 3 survive the loss of one server, 5 of two. 1 is only for a trial."
+    )
+
+    public let isClusterTrial = TypedSetting(
+        "cluster_trial", .cluster, .boolean, default: "off",
+        "Run also on NATS servers that can lose what they have acknowledged: the hub warns where it would refuse. Not for "
+            + "data that matters.")
+
+    public let clusterMonitors = TypedSetting(
+        "cluster_monitor", .cluster, .monitors,
+        "The monitoring ports of the NATS servers, by which the hub checks their configuration, separated by commas. Default: "
+            + "http and port 8222 on the hosts of cluster.")
+
     // MARK: Clients
 
     public let listen = TypedSetting(

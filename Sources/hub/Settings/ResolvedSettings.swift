@@ -33,6 +33,28 @@ struct ResolvedSettings {
             report(certificate.source, "tls_certificate is of no use without tls_key")
         }
         if let key, certificate == nil { report(key.source, "tls_key is of no use without tls_certificate") }
+        checkCluster()
+    }
+
+    private mutating func checkCluster() {
+        let (certificate, key) = (values[Setting(\.clusterCertificate).name], values[Setting(\.clusterKey).name])
+        if let certificate, key == nil {
+            report(certificate.source, "cluster_certificate is of no use without cluster_key")
+        }
+        if let key, certificate == nil { report(key.source, "cluster_key is of no use without cluster_certificate") }
+        guard problems.isEmpty else { return }
+        if self[\.clusterReplicas] == 1, !self[\.isClusterTrial] {
+            report(
+                source(of: Setting(\.clusterReplicas)),
+                "cluster_replicas = 1 loses the log with one server; only a trial may have it (cluster_trial = on)")
+        }
+        let logins = [Setting(\.clusterCredentials), Setting(\.clusterNkey), Setting(\.clusterTokenFile)].filter {
+            values[$0.name] != nil
+        }
+        let names = logins.map(\.name) + (self[\.clusterServers]?.login == nil ? [] : ["the login in cluster"])
+        if let last = logins.last, names.count > 1 {
+            report(source(of: last), "give one login, not \(names.joined(separator: " and "))")
+        }
     }
 
     private mutating func report(_ source: SettingSource, _ message: String) {

@@ -4,6 +4,7 @@ public struct Setting: Sendable {
     public enum Group: String, CaseIterable, Sendable {
         case database = "Database"
         case eventLog = "Event log"
+        case cluster = "Cluster"
         case clients = "Clients"
         case tokens = "Tokens"
         case projects = "Projects"

@@ -27,11 +27,17 @@ public enum SettingType: Sendable {
     case inlineOrFile(String, begins: String)
     /// JSON object whose values are no arrays or objects.
     case claimValues
+    /// URLs of NATS servers, perhaps with a login; an empty text is none.
+    case natsServers
+    /// URLs of NATS servers' monitoring ports.
+    case monitors
+    /// Name of a node of a cluster.
+    case nodeName
 
     /// True if values of this type are never shown, or only without their secret parts.
     public var isSecret: Bool {
         switch self {
-        case .secret, .connection, .inlineOrFile: true
+        case .secret, .connection, .inlineOrFile, .natsServers: true
         default: false
         }
     }
@@ -48,6 +54,8 @@ public enum SettingValue: Sendable, Equatable {
     case address(ListenAddress)
     case connection(ConnectionString)
     case source(InlineOrFile)
+    case servers(ClusterAddresses)
+    case monitors(MonitorAddresses)
 }
 
 /// Error for a text that is no value of its setting's type. It says what was expected. It does not contain the text,
@@ -78,6 +86,11 @@ extension SettingType {
             "a connection URL such as postgres://user:password@host:5432/database, or key=value pairs as libpq takes them"
         case .inlineOrFile(let what, let beginning): "\(what) (it begins with \(beginning)) or the path of its file"
         case .claimValues: "a JSON object of texts, numbers, booleans or null, such as {\"iss\": \"https://…\"}"
+        case .natsServers:
+            "URLs of NATS servers such as nats://user:password@host:4222, separated by commas: all nats:// or all tls://, "
+                + "and with the same login, if any"
+        case .monitors: "URLs such as http://host:8222, separated by commas"
+        case .nodeName: "a name: 1 to 63 of the characters a-z, A-Z, 0-9, - and _"
         }
     }
 
@@ -101,6 +114,9 @@ extension SettingType {
         case .connection: ConnectionString(text).map { .connection($0) }
         case .inlineOrFile(_, let beginning): InlineOrFile(text, begins: beginning).map { .source($0) }
         case .claimValues: ClaimText.read(text) == nil ? nil : .text(text)
+        case .natsServers: ClusterAddresses(text).map { .servers($0) }
+        case .monitors: MonitorAddresses(text).map { .monitors($0) }
+        case .nodeName: NodeName.isValid(text) ? .text(text) : nil
         }
     }
 
@@ -112,7 +128,7 @@ extension SettingType {
     /// True if a given text may contain a secret, even if it is not valid for the type.
     var mayHoldSecret: Bool {
         switch self {
-        case .secret, .connection, .inlineOrFile: true
+        case .secret, .connection, .inlineOrFile, .natsServers: true
         default: false
         }
     }
@@ -139,6 +155,8 @@ extension SettingValue {
         case .address(let address): address.description
         case .connection(let connection): connection.redacted
         case .source(let source): source.shown
+        case .servers(let addresses): addresses.redacted
+        case .monitors(let addresses): addresses.urls.joined(separator: ",")
         }
     }
 }

@@ -76,6 +76,7 @@ extension SettingKind<String> {
     static var file: Self { Self(.file, \.text) }
     static var slotName: Self { Self(.slotName, \.text) }
     static var identifier: Self { Self(.identifier, \.text) }
+    static var nodeName: Self { Self(.nodeName, \.text) }
 }
 
 extension SettingKind<Bool> {
@@ -118,6 +119,16 @@ extension SettingKind<InlineOrFile> {
 
 extension SettingKind<ClaimExpectations> {
     static var claimValues: Self { Self(.claimValues) { $0.text.flatMap(ClaimText.read) } }
+}
+
+extension SettingKind<ClusterAddresses> {
+    static var natsServers: Self {
+        Self(.natsServers) { if case .servers(let addresses) = $0 { addresses } else { nil } }
+    }
+}
+
+extension SettingKind<MonitorAddresses> {
+    static var monitors: Self { Self(.monitors) { if case .monitors(let addresses) = $0 { addresses } else { nil } } }
 }
 
 extension SettingValue {

@@ -42,8 +42,9 @@ extension SettingType {
         case .duration: "DURATION"
         case .choice(let words, _): words.joined(separator: "|")
         case .address: "HOST:PORT"
-        case .slotName, .identifier: "NAME"
+        case .slotName, .identifier, .nodeName: "NAME"
         case .connection: "URL"
+        case .natsServers, .monitors: "URLS"
         case .inlineOrFile: "TEXT|FILE"
         case .claimValues: "JSON"
         }

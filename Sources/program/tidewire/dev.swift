@@ -177,6 +177,7 @@ private struct DevCard {
             ("url", "Clients connect to", url),
             ("database_url", "Database (superuser)", database.superuserURL),
             ("hub_url", "Database (as the hub)", database.hubURL),
+            ("policy_url", "Database (policies)", database.policyURL),
             ("data_dir", "Data directory", directory),
             ("jwt_secret", "JWT secret", secret),
             ("anon", "Token: anon", token(role: "anon", person: nil)),

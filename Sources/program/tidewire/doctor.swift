@@ -1,9 +1,11 @@
 import Change
+import ClusterChecks
 import Console
 import Embedded
 import Explaining
 import History
 import Postgres
+import Server
 import Settings
 import System
 
@@ -12,7 +14,7 @@ struct DoctorCommand: Command {
     let name = "doctor"
     let summary = "Find what keeps changes from the clients that expect them, and show how to fix it."
     let discussion = """
-        Checks the settings, the server, the hub's two logins, roles, functions, publications, the schema realtime and \
+        Checks the settings, the NATS servers of a cluster, the server, the hub's two logins, roles, functions, publications, the schema realtime and \
         the partitions of its messages. It also checks each published table for a subscriber of each role: which rows \
         the subscriber may expect, by which policies, and what the hub would answer to its join. For each check it \
         shows the state, what follows from it, and the SQL that changes it. It changes nothing, and needs no running \
@@ -37,7 +39,8 @@ struct DoctorCommand: Command {
     let optionGroups: [OptionGroup] = [
         .configuration(of: [
             Setting(\.databaseURL), Setting(\.policyDatabaseURL), Setting(\.publication), Setting(\.slot),
-            Setting(\.dataDirectory), Setting(\.jwtSecret), Setting(\.keySet), Setting(\.deletesAreStrict),
+            Setting(\.dataDirectory), Setting(\.clusterServers), Setting(\.clusterMonitors), Setting(\.jwtSecret),
+            Setting(\.keySet), Setting(\.deletesAreStrict),
         ])
     ]
     let examples = [
@@ -58,6 +61,7 @@ struct DoctorCommand: Command {
         let configuration = try arguments.configuration(terminal)
         let connection = try DatabaseAccess.connect(configuration, "doctor", keepsSettings: true)
         var found = SettingsCheck(configuration, terminal.surroundings).run()
+        found += try cluster(configuration, terminal.surroundings)
         found += try DatabaseAccess.asking { try DatabaseCheck(connection, settings(configuration)).run() }
         // Without a publication there are no tables to check; an earlier check reports the missing publication.
         if !found.contains(where: { $0.area == .publication && $0.isFailure }) {
@@ -85,6 +89,28 @@ struct DoctorCommand: Command {
         settings.slot = configuration.slot
         settings.policies = configuration.policyDatabaseURL.map { ConnectionTarget($0.revealed) }
         return settings
+    }
+
+    // MARK: Cluster
+
+    /// Checks the NATS servers of the cluster; returns nothing if the hub is alone.
+    private func cluster(
+        _ configuration: Configuration, _ surroundings: ConfigurationSurroundings
+    ) throws -> [Requirement] {
+        guard let cluster = try configuration.cluster(surroundings: surroundings, hostName: HostName.current) else {
+            return []
+        }
+        let findings = ClusterSurvey.findings(of: cluster)
+        let name = "node \(cluster.node)"
+        guard !findings.isEmpty else {
+            return [.ok(.cluster, name, "\(cluster.monitors.count) servers answer, and are fit for a cluster")]
+        }
+        return findings.map { finding in
+            let isRequired = finding.severity != .warning
+            return finding.severity == .wait
+                ? .missing(.cluster, name, finding.message, hint: finding.hint)
+                : .wrong(.cluster, name, finding.message, isRequired: isRequired, hint: finding.hint)
+        }
     }
 
     // MARK: Tables

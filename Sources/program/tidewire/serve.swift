@@ -67,7 +67,7 @@ struct ServeCommand: Command {
             if case .damaged = error { throw CommandFailure(.damaged, "\(error)", hint: error.advice) }
             throw CommandFailure(.notFound, "\(error)", hint: error.advice)
         } catch let error as HubError {
-            throw CommandFailure(.usage, "\(error)", hint: error.advice)
+            throw CommandFailure(error.isUnreachable ? .unreachable : .usage, "\(error)", hint: error.advice)
         } catch let error as MaskRulesRefusal {
             throw CommandFailure(
                 .usage, "\(error)", hint: "Correct the file of mask_rules; docs/commands.md shows its form.")

@@ -40,10 +40,15 @@ def check_names(report):
 def check_shapes(report):
     with report.check("deploy/Dockerfile", "paths, beside Dockerfile.dockerignore"):
         files.check_dockerfile_paths()
-    with report.check("deploy/compose.yaml", "variables, beside .env.example"):
-        files.check_compose_variables()
-    with report.check("deploy/compose.yaml", "services, volumes, builds"):
-        files.check_compose_references()
+    for folder in (names.DEPLOY, names.DEPLOY / "cluster"):
+        with report.check(f"{folder}/compose.yaml", "variables, beside .env.example"):
+            files.check_compose_variables(folder)
+        with report.check(f"{folder}/compose.yaml", "services, volumes, builds"):
+            files.check_compose_references(folder)
+    with report.check("deploy/cluster/kubernetes.yaml", "names, selectors, volumes, secrets"):
+        files.check_kubernetes_references()
+    with report.check("deploy/cluster/kubernetes.yaml", "the servers' configuration, beside nats.conf"):
+        files.check_nats_of_kubernetes()
     with report.check("deploy/kong/kong.yml", "shape"):
         files.check_kong_shape()
     with report.check("deploy/grafana/tidewire.json", "shape"):
@@ -58,7 +63,7 @@ def check_validators(report):
         files.check_dockerfile_parses()
     with report.check("deploy/Dockerfile", "hadolint"):
         files.check_hadolint()
-    for path in ("compose.yaml", "supabase/compose.override.yaml"):
+    for path in ("compose.yaml", "cluster/compose.yaml", "supabase/compose.override.yaml"):
         with report.check(f"deploy/{path}", "schema of the Compose specification"):
             files.check_compose(names.DEPLOY / path)
     with report.check("deploy/tidewire.service", "systemd-analyze verify"):
@@ -67,7 +72,11 @@ def check_validators(report):
         files.check_unit_exposure()
     with report.check("deploy/nginx/tidewire.conf", "nginx -t"):
         files.check_nginx()
-    with report.check("deploy/caddy/Caddyfile", "caddy validate"):
+    with report.check("deploy/cluster/nats.conf", "nats-server -t"):
+        files.check_nats()
+    with report.check("deploy/cluster/kubernetes.yaml", f"schemas of Kubernetes {files.KUBERNETES_VERSION}"):
+        files.check_kubernetes()
+    with report.check("deploy/caddy/Caddyfile, deploy/cluster/Caddyfile", "caddy validate"):
         files.check_caddy()
     with report.check("deploy/envoy/envoy.yaml", "envoy --mode validate"):
         files.check_envoy()

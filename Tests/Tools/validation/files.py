@@ -18,9 +18,10 @@ def yaml_of(path):
     except ImportError:
         raise NotRun("Python has no yaml (python3-yaml); Tests/Tools/check --all brings it") from None
     try:
-        return yaml.safe_load(path.read_text())
+        documents = list(yaml.safe_load_all(path.read_text()))
     except yaml.YAMLError as problem:
         demand(False, str(problem))
+    return documents[0] if len(documents) == 1 else documents
 
 
 def check_reads(path):
@@ -88,25 +89,106 @@ def check_compose(path):
     run([program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(path)])
 
 
-def check_compose_variables():
+def check_compose_variables(directory):
     """compose.yaml asks for what .env.example has, and for nothing else."""
-    asked = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose.yaml").read_text()))
-    offered = set(re.findall(r"^(\w+)=", (DEPLOY / ".env.example").read_text(), re.M))
+    asked = set(re.findall(r"\$\{(\w+)", (directory / "compose.yaml").read_text()))
+    offered = set(re.findall(r"^(\w+)=", (directory / ".env.example").read_text(), re.M))
     demand(asked == offered, f"only in one of compose.yaml and .env.example: {sorted(asked ^ offered)}")
 
 
-def check_compose_references():
-    compose = yaml_of(DEPLOY / "compose.yaml")
+def check_compose_references(directory):
+    compose = yaml_of(directory / "compose.yaml")
     services = compose["services"]
     for name, service in services.items():
         for other in service.get("depends_on", {}):
             demand(other in services, f"{name} depends on {other}, which is none")
         for volume in service.get("volumes", []):
-            demand(volume.split(":")[0] in compose["volumes"], f"{name}: volume {volume} is not declared")
+            source = volume.split(":")[0]
+            if source.startswith("./"):
+                demand((directory / source).exists(), f"{name}: there is no file {source}")
+            else:
+                demand(source in compose["volumes"], f"{name}: volume {volume} is not declared")
         build = service.get("build")
         if build:
-            context = DEPLOY / build["context"]
+            context = directory / build["context"]
             demand((context / build["dockerfile"]).exists(), f"{name}: no {build['dockerfile']}")
+
+
+# The cluster: NATS servers, Kubernetes
+
+KUBERNETES = DEPLOY / "cluster/kubernetes.yaml"
+KUBERNETES_VERSION = "1.29"
+
+
+def without_comments(text):
+    lines = (line.split("#")[0].rstrip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def check_nats_of_kubernetes():
+    """The servers have the same configuration in the manifests as everywhere else."""
+    maps = [one for one in yaml_of(KUBERNETES) if one["kind"] == "ConfigMap"]
+    ours = without_comments((DEPLOY / "cluster/nats.conf").read_text())
+    demand(without_comments(maps[0]["data"]["nats.conf"]) == ours, "the ConfigMap differs from deploy/cluster/nats.conf")
+
+
+def check_kubernetes_references():
+    """What the manifests name is in them, or in the secret that their first lines make."""
+    objects = yaml_of(KUBERNETES)
+    named = {(one["kind"], one["metadata"]["name"]) for one in objects}
+    demand(len(named) == len(objects), "two objects have one name")
+    made = set(re.findall(r"--from-literal=(\w+)=", KUBERNETES.read_text()))
+    labels = []
+    for one in objects:
+        if one["kind"] != "StatefulSet":
+            continue
+        name, spec = one["metadata"]["name"], one["spec"]
+        demand(("Service", spec["serviceName"]) in named, f"{name}: there is no service {spec['serviceName']}")
+        demand(spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"], f"{name}: selector and labels differ")
+        labels.append(spec["selector"]["matchLabels"])
+        volumes = {volume["name"] for volume in spec["template"]["spec"].get("volumes", [])}
+        volumes |= {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
+        for volume in spec["template"]["spec"].get("volumes", []):
+            demand(("ConfigMap", volume["configMap"]["name"]) in named, f"{name}: no ConfigMap for {volume['name']}")
+        for container in spec["template"]["spec"]["containers"]:
+            ports = {port["name"] for port in container["ports"]}
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                demand(container[probe]["httpGet"]["port"] in ports, f"{name}: {probe} asks a port that is none")
+            for mount in container["volumeMounts"]:
+                demand(mount["name"] in volumes, f"{name}: there is no volume {mount['name']}")
+            known = set()
+            for variable in container["env"]:
+                for used in re.findall(r"\$\((\w+)\)", variable.get("value", "")):
+                    demand(used in known, f"{name}: {variable['name']} uses {used}, which is not set before it")
+                known.add(variable["name"])
+                secret = variable.get("valueFrom", {}).get("secretKeyRef")
+                demand(not secret or secret["key"] in made, f"{name}: the secret has no {secret}")
+    for one in objects:
+        if one["kind"] in ("Service", "PodDisruptionBudget"):
+            selector = one["spec"]["selector"]
+            demand(selector.get("matchLabels", selector) in labels, f"{one['metadata']['name']} selects no pods")
+
+
+def check_kubernetes():
+    run([program("kubernetes-validate"), "--kubernetes-version", KUBERNETES_VERSION, "--strict", str(KUBERNETES)])
+
+
+def nats_environment():
+    routes = ", ".join(f"nats://routes:pass@nats{number}:6222" for number in (1, 2, 3))
+    return dict(os.environ, NATS_NAME="nats1", NATS_PASSWORD="pass", NATS_ROUTES=f"[{routes}]")
+
+
+def check_nats():
+    """The server's own check of its configuration."""
+    server = run(["Tests/Tools/nats"]).split()[-1]
+    with tempfile.TemporaryDirectory() as directory:
+        text = (DEPLOY / "cluster/nats.conf").read_text()
+        demand("store_dir: /data" in text, "deploy/cluster/nats.conf does not say where the streams are")
+        path = pathlib.Path(directory) / "nats.conf"
+        path.write_text(text.replace("store_dir: /data", f"store_dir: {directory}"))
+        run([server, "-t", "--config", str(path)], env=nats_environment())
+        # TLS as its comments have it.
+        demand("# tls { cert_file" in text, "deploy/cluster/nats.conf does not show TLS")
 
 
 # systemd
@@ -172,9 +254,10 @@ def caddy_environment(directory, **more):
 
 def check_caddy():
     with tempfile.TemporaryDirectory() as directory:
-        words = [program("caddy"), "validate", "--adapter", "caddyfile", "--config", str(DEPLOY / "caddy/Caddyfile")]
-        told = run(words, env=caddy_environment(directory))
-        demand("not formatted" not in told, told)
+        for path in ("caddy/Caddyfile", "cluster/Caddyfile"):
+            words = [program("caddy"), "validate", "--adapter", "caddyfile", "--config", str(DEPLOY / path)]
+            told = run(words, env=caddy_environment(directory))
+            demand("not formatted" not in told, told)
 
 
 def envoy_configuration(directory, port=8000, upstream="realtime-dev.supabase-realtime:4000"):

@@ -5,11 +5,12 @@ public struct Requirement: Sendable, Equatable {
     }
 
     public enum Area: String, Sendable, CaseIterable {
-        case settings, server, login, roles, auth, publication, realtime, upkeep, policies, tables
+        case settings, cluster, server, login, roles, auth, publication, realtime, upkeep, policies, tables
 
         public var title: String {
             switch self {
             case .settings: "Settings and this machine"
+            case .cluster: "The cluster's NATS servers"
             case .server: "PostgreSQL"
             case .login: "The hub's login"
             case .roles: "Roles"
