@@ -6,21 +6,28 @@ import System
 public final class JetStream {
     public let connection: NatsConnection
     public let inbox: NatsInbox
+    /// Bell that rings when a letter arrives, or the connection changes.
+    public let bell: Wake
     private let replies: String
     private let subscription: NatsSubscription
     private var requests: UInt64 = 0
     /// Letters that arrived while a request waited for its answer.
     private var waiting: [NatsLetter] = []
 
-    public init(_ connection: NatsConnection, inbox: NatsInbox) throws(NatsError) {
-        self.connection = connection
-        self.inbox = inbox
+    /// Connects.
+    ///
+    /// - Parameter maximumBytes: number of bytes of letters that may wait.
+    public init(_ settings: NatsSettings, bell: Wake, maximumBytes: Int) throws(NatsError) {
+        connection = try NatsConnection(settings) { bell.ring() }
+        inbox = NatsInbox(maximumBytes: maximumBytes) { bell.ring() }
+        self.bell = bell
         replies = "_INBOX.\(Hex.text(UInt64.random(in: .min ... .max)))\(Hex.text(UInt64.random(in: .min ... .max)))"
         subscription = try connection.subscribe("\(replies).>", to: inbox)
     }
 
     /// Takes the letters that have arrived, and the number of those that were dropped.
     public func take() -> (letters: [NatsLetter], dropped: Int) {
+        bell.clear()
         var (letters, dropped) = inbox.take()
         letters = waiting + letters
         waiting = []
@@ -49,6 +56,7 @@ public final class JetStream {
         try connection.publish(body.bytes.rawBytes, to: "$JS.API.\(call)", reply: reply)
         let deadline = Clock.monotonicNanoseconds() + timeout.wholeNanoseconds
         while true {
+            bell.clear()
             let (letters, _) = inbox.take()
             var answer: NatsLetter?
             for letter in letters {
@@ -59,7 +67,7 @@ public final class JetStream {
             guard now < deadline else {
                 throw NatsError(operation: call, message: "no answer within \(timeout.wholeMilliseconds) ms")
             }
-            inbox.bell.sleep(milliseconds: Int((deadline - now) / 1_000_000) + 1)
+            bell.sleep(milliseconds: Int((deadline - now) / 1_000_000) + 1)
         }
     }
 

@@ -17,10 +17,12 @@ public final class NatsConnection: Sendable {
 
     /// Connects. Blocks until a server has accepted the connection, or none has within the time.
     ///
-    /// - Parameter bell: rung whenever the connection is lost or made again.
-    public init(_ settings: NatsSettings, bell: Wake, timeout: Duration = .seconds(5)) throws(NatsError) {
+    /// - Parameter ring: called whenever the connection is lost or made again.
+    public init(
+        _ settings: NatsSettings, timeout: Duration = .seconds(5), ring: @escaping @Sendable () -> Void
+    ) throws(NatsError) {
         let library = try NatsLibrary.load()
-        let events = Events(bell: bell)
+        let events = Events(ring: ring)
         let options = try NatsOptions(library, settings, events, timeout)
         var made: OpaquePointer?
         // SAFETY: the library clones the options; the handle is destroyed once, in `deinit`.
@@ -96,9 +98,9 @@ public final class NatsConnection: Sendable {
 /// Events of a connection, which the library's threads report.
 final class Events: Sendable {
     let losses = Atomic<Int>(0)
-    private let bell: Wake
+    private let ring: @Sendable () -> Void
 
-    init(bell: Wake) { self.bell = bell }
+    init(ring: @escaping @Sendable () -> Void) { self.ring = ring }
 
     /// Returns a pointer for the library, which holds the events until `release`.
     func retained() -> UnsafeMutableRawPointer { unsafe Unmanaged.passRetained(self).toOpaque() }
@@ -107,7 +109,7 @@ final class Events: Sendable {
 
     func changed(isLoss: Bool) {
         if isLoss { losses.add(1, ordering: .relaxed) }
-        bell.ring()
+        ring()
     }
 }
 

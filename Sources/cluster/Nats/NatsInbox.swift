@@ -1,5 +1,4 @@
 import Synchronization
-import System
 
 /// Message that a NATS server delivered.
 public struct NatsLetter: Sendable {
@@ -30,15 +29,16 @@ public final class NatsInbox: Sendable {
 
     private let state = Mutex(State())
     private let maximumBytes: Int
-    /// Bell that is rung when a letter arrives, or the connection changes.
-    public let bell: Wake
+    private let ring: @Sendable () -> Void
 
     /// Creates an empty mailbox.
     ///
-    /// - Parameter maximumBytes: number of bytes above which further letters are dropped and counted.
-    public init(bell: Wake, maximumBytes: Int) {
-        self.bell = bell
+    /// - Parameters:
+    ///   - maximumBytes: number of bytes above which further letters are dropped and counted.
+    ///   - ring: wakes the owner when a letter has arrived.
+    public init(maximumBytes: Int, ring: @escaping @Sendable () -> Void) {
         self.maximumBytes = maximumBytes
+        self.ring = ring
     }
 
     public func add(_ letter: NatsLetter) {
@@ -51,13 +51,12 @@ public final class NatsInbox: Sendable {
             state.bytes += size
             state.letters.append(letter)
         }
-        bell.ring()
+        ring()
     }
 
     /// Takes all letters, and the number of those that were dropped since the last call.
     public func take() -> (letters: [NatsLetter], dropped: Int) {
-        bell.clear()
-        return state.withLock { state in
+        state.withLock { state in
             defer { state = State() }
             return (state.letters, state.dropped)
         }

@@ -33,8 +33,10 @@ public final class PeerTalk: Sendable {
     private let subject: String
     /// Number of this node, new with each start.
     private let node = UInt64.random(in: 1 ... .max)
-    private let bell: Wake
-    private let interrupt: Wake
+    /// Beats when there is something to send or to hear, or the exchange is to end. Loops have descriptor tables of their
+    /// own, so they could not ring a bell of this thread.
+    private let pulse = Pulse()
+    private let isOver = Atomic<Bool>(false)
     private let thread = Mutex<BackgroundThread?>(nil)
     private let metrics: ProjectMetrics
 
@@ -45,12 +47,10 @@ public final class PeerTalk: Sendable {
     private static let loopsOfNode: UInt16 = 256
 
     /// - Parameter project: name of the project in subjects.
-    public init(_ settings: NatsSettings, project: String, metrics: ProjectMetrics) throws(SystemError) {
+    public init(_ settings: NatsSettings, project: String, metrics: ProjectMetrics) {
         self.settings = settings
         subject = "tw.talk.\(project)"
         self.metrics = metrics
-        bell = try Wake()
-        interrupt = try Wake()
     }
 
     /// Starts the exchange. `deliver` is called on the thread of the exchange.
@@ -60,7 +60,8 @@ public final class PeerTalk: Sendable {
     }
 
     public func stop() {
-        interrupt.ring()
+        isOver.store(true, ordering: .releasing)
+        pulse.beat()
         thread.withLock { $0.take() }?.join()
     }
 
@@ -72,7 +73,7 @@ public final class PeerTalk: Sendable {
             out.numbers.broadcasts += 1
             add(.broadcasts, out.numbers.broadcasts, &out) { batch.append(to: &$0) }
         }
-        bell.ring()
+        pulse.beat()
     }
 
     /// Sends the presence changes of a loop's turn to the other nodes.
@@ -82,7 +83,7 @@ public final class PeerTalk: Sendable {
             for change in changes { out.present[change.tracker] = change.joined == nil ? nil : change }
             add(.presence, out.numbers.presence, &out) { PresenceChange.append(changes, to: &$0) }
         }
-        bell.ring()
+        pulse.beat()
     }
 
     private func add(
@@ -101,8 +102,8 @@ public final class PeerTalk: Sendable {
 
     private func run(_ deliver: @Sendable (PeerNews) -> Void) {
         var peers = Peers()
-        var pause = 100
-        while !interrupt.isRung {
+        var pause: UInt64 = 100
+        while !isOver.load(ordering: .acquiring) {
             do throws(NatsError) {
                 try exchange(&peers, deliver)
                 pause = 100
@@ -111,18 +112,21 @@ public final class PeerTalk: Sendable {
                 Log.shared.debug("cannot exchange broadcasts with other nodes; trying again", [.error("\(error)")])
             }
             peers.forgetSilent(at: Clock.monotonicNanoseconds(), deliver)
-            interrupt.sleep(milliseconds: pause)
+            wait(beyond: pulse.value, milliseconds: pause)
             pause = min(pause * 2, 2_000)
         }
     }
 
     private func exchange(_ peers: inout Peers, _ deliver: @Sendable (PeerNews) -> Void) throws(NatsError) {
-        let connection = try NatsConnection(settings, bell: bell)
-        let inbox = NatsInbox(bell: bell, maximumBytes: 64 << 20)
+        let pulse = pulse
+        let connection = try NatsConnection(settings) { pulse.beat() }
+        let inbox = NatsInbox(maximumBytes: 64 << 20) { pulse.beat() }
         let subscription = try connection.subscribe(subject, to: inbox)
         defer { withExtendedLifetime(subscription) {} }
         var saidAt: UInt64 = 0
-        while !interrupt.isRung {
+        while !isOver.load(ordering: .acquiring) {
+            // The pulse is read before the letters, so that one that arrives in between ends the wait.
+            let seen = pulse.value
             let (letters, dropped) = inbox.take()
             let now = Clock.monotonicNanoseconds()
             for letter in letters { try hear(letter.payload, &peers, connection, now, deliver) }
@@ -134,9 +138,13 @@ public final class PeerTalk: Sendable {
                 try say(connection)
             }
             peers.forgetSilent(at: now, deliver)
-            _ = Poll.wait(socket: bell.descriptor, interrupt: interrupt, timeoutMilliseconds: 250)
+            wait(beyond: seen, milliseconds: 250)
         }
         try? sendWaiting(connection)
+    }
+
+    private func wait(beyond seen: UInt64, milliseconds: UInt64) {
+        _ = pulse.wait(beyond: seen, untilMonotonic: Clock.monotonicNanoseconds() + milliseconds * 1_000_000)
     }
 
     private func sendWaiting(_ connection: NatsConnection) throws(NatsError) {

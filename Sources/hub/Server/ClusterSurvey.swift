@@ -86,8 +86,7 @@ public enum ClusterSurvey {
     /// Connects as the hub does, and returns the fault if that fails.
     private static func connection(_ cluster: ClusterConfiguration) -> ClusterFinding? {
         do {
-            let connection = try NatsConnection(
-                cluster.connection(named: "tidewire \(cluster.node) survey"), bell: Wake())
+            let connection = try NatsConnection(cluster.connection(named: "tidewire \(cluster.node) survey")) {}
             return connection.isConnected ? nil : fault("connection lost")
         } catch {
             return fault("\(error)")

@@ -104,8 +104,7 @@ final class ClusterMember {
     // MARK: Taking part
 
     private func takePart() throws {
-        let connection = try NatsConnection(settings.servers, bell: bell)
-        let jet = try JetStream(connection, inbox: NatsInbox(bell: bell, maximumBytes: 64 << 20))
+        let jet = try JetStream(settings.servers, bell: bell, maximumBytes: 64 << 20)
         let stream = try ClusterStream.open(
             jet, names, replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
         let link = try StreamLink(jet, names, node: settings.node)
@@ -116,7 +115,7 @@ final class ClusterMember {
             directory: directory, coverage: replication.coverage, messages: replication.messages)
         Log.shared.info(
             "follows the cluster's stream",
-            [.stream(names.stream), .host(connection.server), .message(replica.reader.mark.sequence)])
+            [.stream(names.stream), .host(jet.connection.server), .message(replica.reader.mark.sequence)])
         defer { try? replica.keep() }
         while !interrupt.isRung {
             guard let tenure = try follow(replica, link, stream) else { return }

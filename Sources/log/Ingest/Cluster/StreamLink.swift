@@ -119,7 +119,7 @@ final class StreamLink {
                 return .lost("the stream did not acknowledge for \(Self.patience / 1_000_000_000) s")
             }
             guard now < deadline else { return .waiting }
-            jet.inbox.bell.sleep(milliseconds: Int((deadline - now) / 1_000_000) + 1)
+            jet.bell.sleep(milliseconds: Int((deadline - now) / 1_000_000) + 1)
         }
     }
 
