@@ -87,6 +87,12 @@ public final class NatsConnection: Sendable {
         unsafe try library.check(library.functions.publish(handle, message), "publish")
     }
 
+    /// Waits until the server has everything that was published, for a limited time.
+    public func flush() {
+        // SAFETY: the handle lives as long as this object.
+        _ = unsafe library.functions.flush(handle, 1_000)
+    }
+
     /// Subscribes to a subject, which may contain `*` and `>`. Letters go to the inbox as long as the subscription
     /// lives.
     public func subscribe(_ subject: String, to inbox: NatsInbox) throws(NatsError) -> NatsSubscription {

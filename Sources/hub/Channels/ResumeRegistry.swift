@@ -3,8 +3,8 @@ import EventLog
 
 /// Identity of a channel across sockets. Channels of the same login with the same topic and bindings have the same key.
 public struct ResumeKey: Hashable, Sendable {
-    let high: UInt64
-    let low: UInt64
+    public let high: UInt64
+    public let low: UInt64
 
     public init(high: UInt64, low: UInt64) {
         self.high = high
@@ -31,6 +31,12 @@ public struct ResumeRegistry: Sendable {
         public let owesLoss: Bool
         /// Index of the returning client's entry from now on; nil if the registry has no room.
         public let place: Place?
+
+        public init(mark: EventLogPosition, owesLoss: Bool, place: Place?) {
+            self.mark = mark
+            self.owesLoss = owesLoss
+            self.place = place
+        }
     }
 
     /// Decision about a joining client, from the number of its first message and the registry's entries.
@@ -119,6 +125,10 @@ public struct ResumeRegistry: Sendable {
     /// Indices of the entries that `takeChanges` last returned: those in use, and those that are free now.
     var underWay: (kept: [UInt32], left: [UInt32]) = ([], [])
     var marksAreDirty = false
+    /// Indices of the entries that have changed since other nodes were told; nil if there are no other nodes.
+    var unshared: Set<UInt32>?
+    /// Positions of the loops as other nodes were last told.
+    var sharedMarks: [EventLogPosition?] = []
 
     public init(maximum: Int, loops: Int) {
         precondition(maximum > 0 && loops > 0, "a book of nothing")
@@ -293,9 +303,7 @@ public struct ResumeRegistry: Sendable {
         _ loop: Int, _ now: UInt64
     ) -> Place? {
         guard entries[Int(place)].standing == .gone else {
-            entries[Int(place)].succeeded = now
-            doubted.insert(place)
-            touch(place)
+            succeed(place, now)
             return arrive(
                 key, of: taker, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
         }
@@ -452,7 +460,7 @@ public struct ResumeRegistry: Sendable {
         touch(place)
     }
 
-    private mutating func release(_ place: UInt32) {
+    mutating func release(_ place: UInt32) {
         unlink(place)
         count(entries[Int(place)].taker, -1)
         if entries[Int(place)].standing == .gone { goneCount -= 1 }
@@ -484,7 +492,15 @@ public struct ResumeRegistry: Sendable {
         for place in entries.indices { touch(UInt32(place)) }
     }
 
+    /// Records that another client was taken for the one of this entry.
+    mutating func succeed(_ place: UInt32, _ now: UInt64) {
+        entries[Int(place)].succeeded = now
+        doubted.insert(place)
+        touch(place)
+    }
+
     private mutating func touch(_ place: UInt32) {
+        unshared?.insert(place)
         guard !entries[Int(place)].isDirty else { return }
         entries[Int(place)].isDirty = true
         dirty.append(place)

@@ -114,7 +114,10 @@ public final class Project: Sendable {
     var latestRepublication: UInt64 { settings.publication.latest(at: logEnd) }
 
     /// Begins to exchange broadcasts and presence with the other nodes, in a cluster.
-    public func listenToPeers() throws { try mail.listen() }
+    public func listenToPeers() throws {
+        guard stream.peers != nil else { return }
+        try mail.listen(settings.resumeStore?.records(time: settings.time))
+    }
 
     /// Stops the project's services. Before this, all loops must have forgotten the project.
     public func stop() {

@@ -28,8 +28,10 @@ struct ProjectMail: Sendable {
     var hasOthers: Bool { mailboxes.count > 1 || peers != nil }
 
     /// Passes on to the loops what other nodes have sent, as long as the exchange runs.
-    func listen() throws {
-        try peers?.start { news in
+    ///
+    /// - Parameter records: records of clients that the nodes exchange; nil if none are kept.
+    func listen(_ records: PeerRecords?) throws {
+        try peers?.start(records) { news in
             switch news {
             case .broadcasts(let batch): postHere(batch, except: nil)
             case .broadcastsLost: post(.broadcastsLost)

@@ -22,6 +22,10 @@ enum PeerLetter {
         case wish
         /// All presences of a node, or a part of them: part u32, number of parts u32, changes.
         case presences
+        /// Records of a node's clients.
+        case records
+        /// Client of another node that came to the sender; the number is that node's. Place u32, key 2 × u64.
+        case claim
     }
 
     static let headBytes = 20
@@ -53,4 +57,5 @@ enum PeerLetter {
 struct PeerNumbers: Equatable, Sendable {
     var broadcasts: UInt64 = 0
     var presence: UInt64 = 0
+    var records: UInt64 = 0
 }

@@ -39,6 +39,7 @@ public final class PeerTalk: Sendable {
     private let isOver = Atomic<Bool>(false)
     private let thread = Mutex<BackgroundThread?>(nil)
     private let metrics: ProjectMetrics
+    private let records = Mutex<PeerRecords?>(nil)
 
     /// Maximum number of bytes that wait to be sent; what comes on top is lost, and the other nodes notice it.
     private static let maximumBytes = 16 << 20
@@ -54,7 +55,12 @@ public final class PeerTalk: Sendable {
     }
 
     /// Starts the exchange. `deliver` is called on the thread of the exchange.
-    public func start(_ deliver: @escaping @Sendable (PeerNews) -> Void) throws(SystemError) {
+    ///
+    /// - Parameter records: records of clients that are exchanged; nil if none are kept.
+    public func start(
+        _ records: PeerRecords?, _ deliver: @escaping @Sendable (PeerNews) -> Void
+    ) throws(SystemError) {
+        self.records.withLock { $0 = records }
         let started = try BackgroundThread("peers", LogScope.carried { self.run(deliver) })
         thread.withLock { $0 = started }
     }
@@ -111,7 +117,7 @@ public final class PeerTalk: Sendable {
                 // The ingest thread reports that the servers cannot be reached.
                 Log.shared.debug("cannot exchange broadcasts with other nodes; trying again", [.error("\(error)")])
             }
-            peers.forgetSilent(at: Clock.monotonicNanoseconds(), deliver)
+            peers.forgetSilent(at: Clock.monotonicNanoseconds(), records.withLock { $0 }, deliver)
             wait(beyond: pulse.value, milliseconds: pause)
             pause = min(pause * 2, 2_000)
         }
@@ -133,14 +139,39 @@ public final class PeerTalk: Sendable {
             // What was dropped here is missed by its number.
             if dropped > 0 { metrics.drops[.backlog].add(dropped) }
             try sendWaiting(connection)
+            try shareRecords(connection, all: false)
             if now >= saidAt + 1_000_000_000 {
                 saidAt = now
                 try say(connection)
             }
-            peers.forgetSilent(at: now, deliver)
-            wait(beyond: seen, milliseconds: 250)
+            peers.forgetSilent(at: now, records.withLock { $0 }, deliver)
+            wait(beyond: seen, milliseconds: 100)
         }
+        // Clients that leave a hub which stops find their positions at the other nodes.
+        try? shareRecords(connection, all: false)
         try? sendWaiting(connection)
+        connection.flush()
+    }
+
+    /// Sends the records of this node's clients, and whom it took over from other nodes.
+    private func shareRecords(_ connection: NatsConnection, all: Bool) throws(NatsError) {
+        guard let records = records.withLock({ $0 }) else { return }
+        for content in records.changes(all) {
+            let number = outgoing.withLock { out in
+                out.numbers.records += 1
+                return out.numbers.records
+            }
+            let letter = PeerLetter.write(.records, from: node, number: number) { $0.append(content) }
+            try connection.publish(letter.rawBytes, to: subject)
+        }
+        for claim in records.takeClaims() {
+            let letter = PeerLetter.write(.claim, from: node, number: claim.node) { writer in
+                writer.append(little: claim.place)
+                writer.append(little: claim.high)
+                writer.append(little: claim.low)
+            }
+            try connection.publish(letter.rawBytes, to: subject)
+        }
     }
 
     private func wait(beyond seen: UInt64, milliseconds: UInt64) {
@@ -163,6 +194,7 @@ public final class PeerTalk: Sendable {
         let letter = PeerLetter.write(.pulse, from: node, number: 0) { writer in
             writer.append(little: numbers.broadcasts)
             writer.append(little: numbers.presence)
+            writer.append(little: numbers.records)
         }
         try connection.publish(letter.rawBytes, to: subject)
     }
@@ -172,18 +204,31 @@ public final class PeerTalk: Sendable {
         _ deliver: @Sendable (PeerNews) -> Void
     ) throws(NatsError) {
         guard let head = PeerLetter.head(bytes) else { return }
-        if head.kind == .wish {
+        switch head.kind {
+        case .wish:
             if head.number == node { try answer(connection) }
             return
+        case .claim:
+            if head.number == node { heard(claim: bytes) }
+            return
+        case .broadcasts, .presence, .pulse, .presences, .records: break
         }
         guard head.node != node else { return }
-        let wish = peers.take(head, bytes, now, deliver)
+        let wish = peers.take(head, bytes, now, records.withLock { $0 }, deliver)
         guard wish else { return }
         let letter = PeerLetter.write(.wish, from: node, number: head.node) { _ in }
         try connection.publish(letter.rawBytes, to: subject)
     }
 
-    /// Sends all presences of this node.
+    private func heard(claim bytes: [UInt8]) {
+        var reader = ByteReader(bytes.rawBytes)
+        guard (try? reader.skip(PeerLetter.headBytes)) != nil, let place = try? reader.littleUInt32(),
+            let high = try? reader.littleUInt64(), let low = try? reader.littleUInt64()
+        else { return }
+        records.withLock { $0 }?.claimed(PeerRecords.Claim(node: node, place: place, high: high, low: low))
+    }
+
+    /// Sends all presences and records of this node.
     private func answer(_ connection: NatsConnection) throws(NatsError) {
         // Letters with later numbers follow, so those that wait are sent before.
         try sendWaiting(connection)
@@ -198,6 +243,7 @@ public final class PeerTalk: Sendable {
             }
             try connection.publish(letter.rawBytes, to: subject)
         }
+        try shareRecords(connection, all: true)
     }
 
     /// Number of presences in a part of an answer.
@@ -210,6 +256,8 @@ private struct Peers {
         var presence: PeerPresence
         /// Number of the last letter of broadcasts; nil before the first letter.
         var broadcasts: UInt64?
+        /// Number of the last letter of records that was taken; nil before the first one with all of them.
+        var records: UInt64?
         var heardAt: UInt64
         var wishedAt: UInt64 = 0
     }
@@ -223,7 +271,7 @@ private struct Peers {
     /// Takes a letter of another node. Returns true if the node must be asked for its presences.
     mutating func take(
         _ head: (kind: PeerLetter.Kind, node: UInt64, number: UInt64), _ bytes: [UInt8], _ now: UInt64,
-        _ deliver: (PeerNews) -> Void
+        _ records: PeerRecords?, _ deliver: (PeerNews) -> Void
     ) -> Bool {
         guard var peer = peers[head.node] ?? newPeer(now) else { return false }
         peer.heardAt = now
@@ -253,7 +301,16 @@ private struct Peers {
             if let last = peer.broadcasts, broadcasts > last { deliver(.broadcastsLost) }
             peer.broadcasts = max(peer.broadcasts ?? 0, broadcasts)
             isMissing = peer.presence.isMissing(upTo: presence)
-        case .wish: break
+            if let last = try? reader.littleUInt64(), records != nil { isMissing = isMissing || peer.records ?? 0 < last }
+        case .records:
+            let content = reader.rest().copied()
+            let isWhole = content.first.map { $0 & 1 != 0 } ?? false
+            if isWhole || peer.records.map({ head.number == $0 + 1 }) ?? false {
+                if records?.learn(head.node, content) == true { peer.records = head.number }
+            } else if head.number > peer.records ?? 0 {
+                isMissing = true
+            }
+        case .wish, .claim: break
         }
         let mayWish = isMissing && now >= peer.wishedAt + 500_000_000
         if mayWish { peer.wishedAt = now }
@@ -268,11 +325,12 @@ private struct Peers {
     }
 
     /// Makes the members of nodes leave that have been silent for too long.
-    mutating func forgetSilent(at now: UInt64, _ deliver: (PeerNews) -> Void) {
+    mutating func forgetSilent(at now: UInt64, _ records: PeerRecords?, _ deliver: (PeerNews) -> Void) {
         for (node, peer) in peers where now > peer.heardAt + Self.patience {
             var peer = peer
             let left = peer.presence.leave()
             if !left.isEmpty { deliver(.presence(left)) }
+            records?.lose(node)
             slots.remove(peer.presence.base / 256)
             peers[node] = nil
         }

@@ -68,7 +68,7 @@ final class LoopReturns: LoopPart {
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
         let arrival =
             resumeStore?.arrival(
-                key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
+                channel, key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
                 now: loop.time.monotonicNanoseconds()) ?? (session.refs.first > 1 ? .unknown : .begins)
         switch arrival {
         case .begins: break

@@ -3,6 +3,7 @@ import Bytes
 import Channels
 import Diagnostics
 import EventLog
+import Peers
 import Protocol
 import Settings
 import Synchronization
@@ -24,6 +25,7 @@ public final class ResumeStore: Sendable {
     private let file: (any StorageFile)?
     private let writer = BackgroundWriter("departures")
     private let hasFailed = Atomic<Bool>(false)
+    private let peers = Mutex(PeerClients())
 
     static let fileName = "departures"
     private static let newName = "departures.new"
@@ -80,16 +82,20 @@ public final class ResumeStore: Sendable {
 
     /// Returns the key by which a channel is recognized that joins again on its own socket. The key contains no
     /// identity of the client, because a socket has only one.
-    func socketKey(of channel: Channel) -> ResumeKey { hash([], channel) }
+    func socketKey(of channel: Channel) -> ResumeKey { hash([], channel, secret) }
 
     /// Returns the key by which a client is recognized that returns on another socket; nil if clients cannot be
     /// distinguished.
-    func key(of channel: Channel) -> ResumeKey? {
+    func key(of channel: Channel) -> ResumeKey? { key(of: channel, secret) }
+
+    private func key(of channel: Channel, _ secret: ResumeRegistry.Secret) -> ResumeKey? {
         guard let identity = identity(of: channel) else { return nil }
-        return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel)
+        return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel, secret)
     }
 
-    private func hash(_ identity: [[UInt8]], _ channel: Channel) -> ResumeKey {
+    private func hash(
+        _ identity: [[UInt8]], _ channel: Channel, _ secret: ResumeRegistry.Secret
+    ) -> ResumeKey {
         var words = identity
         words.append(channel.claims.role.copied())
         words.append(channel.claims.subject.copied())
@@ -114,10 +120,51 @@ public final class ResumeStore: Sendable {
 
     // MARK: Changes of the book
 
+    /// Decides if a joining client is new or resumes, also from where it stood on another node of a cluster.
+    ///
+    /// - Parameter key: key of the channel; nil for a client that cannot be distinguished from others.
     func arrival(
-        _ key: ResumeKey?, of taker: ResumeRegistry.Taker, firstRef: UInt32, on loop: Int, now: UInt64
+        _ channel: Channel, _ key: ResumeKey?, of taker: ResumeRegistry.Taker, firstRef: UInt32, on loop: Int,
+        now: UInt64
     ) -> ResumeRegistry.Arrival {
-        book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
+        let arrival = book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
+        guard case .unknown = arrival, let key,
+            let stand = peers.withLock({ $0.find(firstRef) { self.key(of: channel, $0) } })
+        else { return arrival }
+        let place = book.withLock {
+            $0.arrive(
+                key, of: taker, on: loop, lastRef: firstRef, at: stand.mark, owesLoss: stand.owesLoss, now: now)
+        }
+        return .goesOn(ResumeRegistry.Claim(mark: stand.mark, owesLoss: stand.owesLoss, place: place))
+    }
+
+    // MARK: Between nodes
+
+    /// Returns what this node tells the others about its clients; nil if the store is not shared.
+    func records(time: any TimeSource) -> PeerRecords {
+        book.withLock { $0.share() }
+        return PeerRecords(
+            changes: { [self] all in book.withLock { $0.takeShared(all: all, secret: secret) } },
+            learn: { [self] node, content in peers.withLock { $0.learn(node, content.rawBytes) } },
+            lose: { [self] node in
+                let now = clock.seconds(at: time.monotonicNanoseconds())
+                peers.withLock { $0.lose(node, until: now + graceSeconds) }
+            },
+            takeClaims: { [self] in
+                let now = clock.seconds(at: time.monotonicNanoseconds())
+                return peers.withLock { peers in
+                    peers.expire(now: now)
+                    return peers.takeClaims().map {
+                        PeerRecords.Claim(node: $0.node, place: $0.place, high: $0.key.high, low: $0.key.low)
+                    }
+                }
+            },
+            claimed: { [self] claim in
+                book.withLock {
+                    $0.claimedElsewhere(
+                        claim.place, ResumeKey(high: claim.high, low: claim.low), now: time.monotonicNanoseconds())
+                }
+            })
     }
 
     /// Enters in the registry a client that joins again on the same socket. Returns the index of its entry; nil if

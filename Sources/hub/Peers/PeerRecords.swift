@@ -1,0 +1,42 @@
+/// What the nodes of a cluster tell each other about their clients, so that a client can go on at another node. Its
+/// functions are called on the thread of the exchange.
+public struct PeerRecords: Sendable {
+    /// Client of a node that another node serves now.
+    public struct Claim: Sendable, Equatable {
+        public var node: UInt64
+        public var place: UInt32
+        public var high: UInt64
+        public var low: UInt64
+
+        public init(node: UInt64, place: UInt32, high: UInt64, low: UInt64) {
+            self.node = node
+            self.place = place
+            self.high = high
+            self.low = low
+        }
+    }
+
+    /// Returns the contents of letters with all records, or with those that changed since the last call.
+    let changes: @Sendable (_ all: Bool) -> [[UInt8]]
+    /// Takes a content of another node. Returns false if it is invalid.
+    let learn: @Sendable (_ node: UInt64, _ content: [UInt8]) -> Bool
+    /// Records that a node is silent.
+    let lose: @Sendable (_ node: UInt64) -> Void
+    /// Returns the clients of other nodes that came to this one since the last call.
+    let takeClaims: @Sendable () -> [Claim]
+    /// Records that another node serves a client of this one.
+    let claimed: @Sendable (Claim) -> Void
+
+    public init(
+        changes: @escaping @Sendable (_ all: Bool) -> [[UInt8]],
+        learn: @escaping @Sendable (_ node: UInt64, _ content: [UInt8]) -> Bool,
+        lose: @escaping @Sendable (_ node: UInt64) -> Void, takeClaims: @escaping @Sendable () -> [Claim],
+        claimed: @escaping @Sendable (Claim) -> Void
+    ) {
+        self.changes = changes
+        self.learn = learn
+        self.lose = lose
+        self.takeClaims = takeClaims
+        self.claimed = claimed
+    }
+}
