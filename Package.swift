@@ -148,12 +148,14 @@ let hub = wing(
             "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
         room("Peers", "Delivery", "Channels", "Nats", "Diagnostics", "System", "Bytes"),
         room(
-            "Gateway", "Peers", "CTexts", "Positions", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog",
+            "Gateway", "Peers", "CTexts", "Positions", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages",
+            "Catalog",
             "Settings",
             "Asking", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
             "Diagnostics", "System", "Bytes"),
         room(
-            "Projects", "Gateway", "Peers", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog", "Ingest",
+            "Projects", "Gateway", "Peers", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages", "Catalog",
+            "Ingest",
             "Settings", "Asking", "Replication", "EventLog", "Policy", "WebSocket", "Auth", "Change", "Postgres",
             "Crypto",
             "Diagnostics", "System", "Bytes"),

@@ -137,7 +137,8 @@ extension EndToEnd {
             #expect(try stage.nodes[0].history().gaps.isEmpty)
         }
 
-        @Test func `a log that was begun without a cluster goes on in one, and new nodes begin where it stood`() throws {
+        @Test func `a log that was begun without a cluster goes on in one, and new nodes begin where it stood`() throws
+        {
             let stage = try Stage()
             let first = stage.nodes[0]
             let cluster = first.settings.cluster

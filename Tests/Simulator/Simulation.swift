@@ -453,7 +453,8 @@ public final class Simulation {
         guard stream.isIdle, frozenLoops.isEmpty, lost.isEmpty, unsaid.isEmpty else { return 0 }
         let faults = damage.bits.map(\.until) + (readsFailUntil == 0 ? [] : [readsFailUntil])
         let duties = [
-            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map { $0.finishing ?? $0.at }.min(), returns.map(\.at).min(),
+            agenda.next, hub?.gateway.nextDuty, nextBeat, vanished.map { $0.finishing ?? $0.at }.min(),
+            returns.map(\.at).min(),
             faults.min(),
         ]
         return duties.compactMap(\.self).min() ?? 0

@@ -76,7 +76,7 @@ public final class JetStream {
             throw JetStreamRefusal(code: 503, text: "no server has JetStream").error(call)
         }
         guard
-            let value = try? JSONValue.parse(letter.payload, maximumDepth: 16, maximumMembers: 1_000),
+            let value = try? JSONValue.parse(letter.payload, maximumDepth: 16),
             let object = value.object
         else { throw NatsError(operation: call, message: "the answer is not JSON") }
         if let refusal = JetStreamRefusal(object) { throw refusal.error(call) }
@@ -115,7 +115,7 @@ public enum StreamAnswer: Sendable, Equatable {
 
     public init(_ letter: NatsLetter) {
         guard letter.status == 0,
-            let answer = try? JSONValue.parse(letter.payload, maximumDepth: 8, maximumMembers: 64).object
+            let answer = try? JSONValue.parse(letter.payload, maximumDepth: 8).object
         else {
             self = .refused(JetStreamRefusal(code: letter.status, text: "no stream takes the message"))
             return

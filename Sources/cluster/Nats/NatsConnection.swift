@@ -285,7 +285,8 @@ private final class NatsOptions {
             functions.options_on_reconnect(
                 handle, { _, closure in unsafe Events.of(closure)?.changed(isLoss: false) }, closure))
         unsafe try set(
-            "listen", functions.options_on_close(handle, { _, closure in unsafe Events.of(closure)?.release() }, closure))
+            "listen",
+            functions.options_on_close(handle, { _, closure in unsafe Events.of(closure)?.release() }, closure))
         // Without a handler of ours, the library writes errors to the standard error output.
         unsafe try set("listen", functions.options_on_error(handle, { _, _, _, _ in }, nil))
     }

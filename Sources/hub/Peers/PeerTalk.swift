@@ -301,7 +301,9 @@ private struct Peers {
             if let last = peer.broadcasts, broadcasts > last { deliver(.broadcastsLost) }
             peer.broadcasts = max(peer.broadcasts ?? 0, broadcasts)
             isMissing = peer.presence.isMissing(upTo: presence)
-            if let last = try? reader.littleUInt64(), records != nil { isMissing = isMissing || peer.records ?? 0 < last }
+            if let last = try? reader.littleUInt64(), records != nil {
+                isMissing = isMissing || peer.records ?? 0 < last
+            }
         case .records:
             let content = reader.rest().copied()
             let isWhole = content.first.map { $0 & 1 != 0 } ?? false

@@ -24,7 +24,10 @@ public struct OperatorKick: Sendable, Equatable {
     static let longestReason = 512
 
     init(_ body: [UInt8]) throws(Refusal) {
-        guard let members = (try? JSONValue.parse(body, maximumDepth: 2, maximumMembers: Limits.maximumProjectMembers))?.object else {
+        guard
+            let members = (try? JSONValue.parse(body, maximumDepth: 2))?
+                .object
+        else {
             throw Refusal(reason: "the body is no JSON object")
         }
         let known = ["user", "login", "session", "seconds", "because"]

@@ -63,7 +63,11 @@ public struct OperatorSignal: Sendable, Equatable {
 
     private static func members(of body: [UInt8], _ kind: Kind) throws(Refusal) -> JSONObject {
         if body.isEmpty { return JSONObject() }
-        guard let members = (try? JSONValue.parse(body, maximumDepth: BackfillBody.depth, maximumMembers: Limits.maximumProjectMembers))?.object else {
+        guard
+            let members =
+                (try? JSONValue.parse(
+                    body, maximumDepth: BackfillBody.depth))?.object
+        else {
             throw Refusal(reason: "the body is no JSON object")
         }
         let known = ["text", "seconds"] + (kind == .backfill ? BackfillBody.names : [])

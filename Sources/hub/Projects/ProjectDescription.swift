@@ -23,7 +23,8 @@ public struct ProjectDescription: Sendable, Equatable {
     static func read(_ body: [UInt8], named pathName: String? = nil) throws(ProjectBodyError) -> ProjectDescription {
         let value: JSONValue
         do throws(ByteError) {
-            value = try JSONValue.parse(body, maximumDepth: Limits.maximumProjectDepth, maximumMembers: Limits.maximumProjectMembers)
+            value = try JSONValue.parse(
+                body, maximumDepth: Limits.maximumProjectDepth)
         } catch {
             throw .notJSON
         }

@@ -95,7 +95,8 @@ extension ProjectRecord {
             throw StoredProjectMistake("\(field.name) of a project cannot be decrypted")
         }
         guard case .keySet = field.kind else { return try checked(.string(text), field) }
-        let keys = try? JSONValue.parse(Array(text.utf8), maximumDepth: Limits.maximumProjectDepth, maximumMembers: Limits.maximumProjectMembers)
+        let keys = try? JSONValue.parse(
+            Array(text.utf8), maximumDepth: Limits.maximumProjectDepth)
         return try checked(keys ?? .null, field)
     }
 

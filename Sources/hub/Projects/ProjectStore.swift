@@ -174,7 +174,8 @@ extension ProjectStore {
     ) throws(ProjectStoreError) -> State {
         let value: JSONValue
         do throws(ByteError) {
-            value = try JSONValue.parse(bytes, maximumDepth: Limits.maximumProjectDepth + 6, maximumMembers: Limits.maximumProjectMembers)
+            value = try JSONValue.parse(
+                bytes, maximumDepth: Limits.maximumProjectDepth + 6)
         } catch {
             throw ProjectStoreError("\(path) is damaged, and left as it is: \(error)")
         }

@@ -6,9 +6,9 @@ import Delivery
 import Diagnostics
 import Gateway
 import Ingest
-import Peers
 import Judging
 import Messages
+import Peers
 import Policy
 import Postgres
 import Replication

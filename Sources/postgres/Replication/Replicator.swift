@@ -64,7 +64,8 @@ public final class Replicator<Sink: TransactionSink> {
                         // If this stream fails for the same reason as the previous one, the failure must be reported
                         // again.
                         lastTrouble = ""
-                    }, covered: { [status, sink] in
+                    },
+                    covered: { [status, sink] in
                         status.covers($0)
                         sink.covered($0)
                     })

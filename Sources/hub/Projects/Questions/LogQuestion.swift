@@ -1,5 +1,5 @@
-import Diagnostics
 import Bytes
+import Diagnostics
 import Settings
 import WebSocket
 
@@ -206,7 +206,9 @@ public struct LogQuestion: Sendable, Equatable {
     ///
     ///     {"questions": [{"command": "row", "table": "notes", "key": ["1"]}, {"command": "stats", "from": "-1h"}]}
     public static func several(_ body: [UInt8]) throws(Refusal) -> LogQuestion {
-        guard let object = (try? JSONValue.parse(body, maximumDepth: 5, maximumMembers: Limits.maximumProjectMembers))?.object, object.members.count == 1,
+        guard
+            let object = (try? JSONValue.parse(body, maximumDepth: 5))?
+                .object, object.members.count == 1,
             let asked = object["questions"]?.array, (1...mostAtOnce).contains(asked.count)
         else {
             throw Refusal(reason: "the body is {\"questions\": [{\"command\": …}, …]}, with 1 to \(mostAtOnce) of them")

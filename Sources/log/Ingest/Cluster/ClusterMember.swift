@@ -86,7 +86,8 @@ final class ClusterMember {
         case let failure as StreamFailure: failure
         case let error as NatsError:
             StreamFailure(
-                .cluster, "the cluster's servers: \(error)", hint: "nothing is lost: the database keeps what is not confirmed")
+                .cluster, "the cluster's servers: \(error)",
+                hint: "nothing is lost: the database keeps what is not confirmed")
         case let damage as StreamDamage:
             StreamFailure(
                 .cluster, "the cluster's stream is damaged: \(damage)",
@@ -140,7 +141,9 @@ final class ClusterMember {
                 words: "it has message \(mark.sequence), and the stream ends at message \(stream.last)")
         case .whole(let mark) where mark.sequence + 1 < stream.first:
             throw Replica.Diverged(
-                words: "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)")
+                words:
+                    "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)"
+            )
         case .whole(let mark): return mark
         }
     }

@@ -64,7 +64,8 @@ struct ClusterStream {
         guard let id = told.flatMap({ ClusterLogID($0) }) else {
             throw NatsError(
                 operation: "open the stream \(names.stream)",
-                message: "it was not made by a hub (its metadata has no \(logName)): remove it, or use another project name")
+                message:
+                    "it was not made by a hub (its metadata has no \(logName)): remove it, or use another project name")
         }
         return ClusterStream(
             log: id, first: UInt64(max(0, state?["first_seq"]?.integer ?? 0)),
