@@ -22,15 +22,21 @@ struct VerifyCommand: Command {
         that is missing, duplicated, out of order, wrongly visible or wrong, one close that nothing explains, and the run is \
         void (exit code 1). Again across a cut may come, to clients that are known again, what they had not acknowledged. A \
         loss that history forces (a dropped slot) has to be told, and is counted apart.
+
+        With --cluster, three hubs on three NATS servers serve the clients, behind a load balancer without stickiness. Also \
+        the servers are killed, one and all, terminated and frozen. Clients are plain and explicit ones.
         """
     let options: [Option] = [
-        .json, .seed, .seconds, .clients, .python, .only, .without, .directory, .keep,
+        .json, .seed, .seconds, .clients, .python, .cluster, .serverProgram, .only, .without, .directory, .keep,
     ]
     var examples: [Example] {
         [
             Example(
                 "tidewire bench verify --seed 7 --seconds 3600", "An hour of it, and the same again with the same seed:"
             ),
+            Example(
+                "tidewire bench verify --cluster --nats-server \"$(Tests/Tools/nats)\" --seconds 600",
+                "Three hubs and three NATS servers:"),
             Example("tidewire bench verify --python .build/clients/bin/python", "With real clients among them:"),
         ]
     }
@@ -65,6 +71,11 @@ struct VerifyCommand: Command {
             settings.clients = Int(clients)
         }
         settings.python = arguments.value(of: .python)
+        if arguments.has(.cluster) {
+            settings.servers = arguments.value(of: .serverProgram) ?? "nats-server"
+        } else if arguments.value(of: .serverProgram) != nil {
+            throw UsageError("--nats-server needs --cluster")
+        }
         settings.only = words(arguments.value(of: .only))
         settings.without = words(arguments.value(of: .without))
         settings.directory = arguments.value(of: .directory) ?? settings.directory
@@ -81,6 +92,10 @@ extension Option {
     fileprivate static let clients = Option.value("clients", "N", "How many clients. Default: 240.")
     fileprivate static let python = Option.value(
         "python", "PATH", "A Python with the package `realtime`: ten of the clients are real then.")
+    fileprivate static let cluster = Option.flag(
+        "cluster", "Three hubs on three NATS servers, in place of one hub.")
+    fileprivate static let serverProgram = Option.value(
+        "nats-server", "FILE", "The program of the NATS servers, 2.15.1 or later. Default: nats-server on the PATH.")
     fileprivate static let only = Option.value(
         "only", "FAULTS", "Only these, by commas: \(VerifySettings.faults.joined(separator: ", ")); or none.")
     fileprivate static let without = Option.value("without", "FAULTS", "All but these.")

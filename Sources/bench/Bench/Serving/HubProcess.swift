@@ -6,13 +6,13 @@ final class HubProcess {
     let port: UInt16
     private let process: ChildProcess
 
-    /// Starts the hub and returns when it listens.
-    init(_ words: [String], environment: [String: String], log: String) throws {
+    /// Starts the hub and returns when it listens. Throws if it does not within the seconds.
+    init(_ words: [String], environment: [String: String], log: String, seconds: Int = 30) throws {
         let program = try Self.program
         // The kernel terminates the hub when this program ends for any reason. The hub itself would not notice.
         let command = ["setpriv", "--pdeathsig", "TERM", "--", program, "serve"] + words
         process = try ChildProcess(command, output: log, environment: environment)
-        for _ in 0..<3000 {
+        for _ in 0..<seconds * 100 {
             if let port = Self.port(in: TextFile.read(log) ?? "") {
                 self.port = port
                 return

@@ -24,18 +24,25 @@ enum Fault: String, CaseIterable, Sendable {
     case membershipsChanged = "memberships-changed"
     case standbyAbsent = "standby-absent"
     case clockStepped = "clock-stepped"
+    // Faults of the NATS servers of a cluster.
+    case natsKilled = "nats-killed"
+    case natsTerminated = "nats-terminated"
+    case natsFrozen = "nats-frozen"
+    case natsAllKilled = "nats-all-killed"
 
     /// Group of faults. One fault of each lane runs at a time. The lane `connections` disturbs the clients and their
-    /// connections; `behind` disturbs the hub and the database.
+    /// connections; `behind` disturbs the hub and the database; `servers` disturbs the NATS servers of a cluster.
     enum Lane: UInt64, CaseIterable, Sendable {
         case connections = 1
         case behind = 2
+        case servers = 3
     }
 
     var lane: Lane {
         switch self {
         case .socketsCut, .linksStalled, .linksSlow, .proxyKilled, .clientsFrozen, .tokensRenewed, .tokensExpired:
             .connections
+        case .natsKilled, .natsTerminated, .natsFrozen, .natsAllKilled: .servers
         default: .behind
         }
     }
@@ -44,8 +51,8 @@ enum Fault: String, CaseIterable, Sendable {
     var weight: Int {
         switch self {
         case .socketsCut, .hubKilled: 4
-        case .linksStalled, .proxyKilled, .hubTerminated, .clientsFrozen: 3
-        case .slotDropped, .publicationChanged, .serverRestarted: 1
+        case .linksStalled, .proxyKilled, .hubTerminated, .clientsFrozen, .natsKilled, .natsFrozen: 3
+        case .slotDropped, .publicationChanged, .serverRestarted, .natsAllKilled: 1
         default: 2
         }
     }

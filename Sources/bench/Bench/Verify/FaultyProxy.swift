@@ -46,12 +46,13 @@ final class FaultyProxy: Sendable {
     private let shared = Mutex(Shared())
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    init(hubPort: UInt16) throws {
+    /// - Parameter hubPorts: ports of the hubs; the proxy connects to them in turn.
+    init(hubPorts: [UInt16]) throws {
         let listener = try StreamSocket.listen(on: .loopback(port: 0), backlog: 1024)
         port = try StreamSocket.localAddress(of: listener).port
         let started = try BackgroundThread("proxy") { [self] in
             do {
-                var loop = try ProxyLoop(listener: listener, hub: .loopback(port: hubPort))
+                var loop = try ProxyLoop(listener: listener, hubs: hubPorts.map { .loopback(port: $0) })
                 loop.run(self)
             } catch {
                 shared.withLock { $0.outcome.unexplained.append((Clock.monotonicNanoseconds(), "no proxy: \(error)")) }
@@ -167,18 +168,19 @@ private struct ProxyLoop: ~Copyable {
 
     private let epoll: Epoll
     private let listener: Int32
-    private let hub: SocketAddress
+    private let hubs: [SocketAddress]
+    private var accepted = 0
     private var links: [UInt64: Link] = [:]
     private var nextKey: UInt64 = 0
     /// Connections to the hub whose client side has been cut. Each is reset at `until` (monotonic, in nanoseconds).
     private var orphans: [(descriptor: Int32, until: UInt64)] = []
 
-    init(listener: Int32, hub: SocketAddress) throws {
+    init(listener: Int32, hubs: [SocketAddress]) throws {
         let epoll = try Epoll()
         try epoll.add(listener, .readable, key: Self.listenerKey)
         self.epoll = epoll
         self.listener = listener
-        self.hub = hub
+        self.hubs = hubs
     }
 
     mutating func run(_ proxy: FaultyProxy) {
@@ -200,6 +202,8 @@ private struct ProxyLoop: ~Copyable {
 
     private mutating func accept(_ proxy: FaultyProxy) {
         while case .accepted(let client, _) = StreamSocket.accept(from: listener) {
+            let hub = hubs[accepted % hubs.count]
+            accepted += 1
             guard let toHub = try? StreamSocket.connect(to: hub) else {
                 StreamSocket.reset(client)
                 continue

@@ -49,7 +49,10 @@ final class FaultHistory: Sendable {
 /// also holds the state that the run's threads share.
 final class VerifyStage: Sendable {
     let database: VerifyDatabase
-    let hub: VerifyHub
+    /// Hubs that serve the clients: one, or the nodes of a cluster.
+    let hubs: [VerifyHub]
+    /// Servers of the cluster; nil without one.
+    let servers: VerifyServers?
     let proxy: FaultyProxy
     let own: OwnClients
     let real: RealClients?
@@ -81,10 +84,12 @@ final class VerifyStage: Sendable {
     }
 
     init(
-        database: VerifyDatabase, hub: VerifyHub, proxy: FaultyProxy, own: OwnClients, real: RealClients?
+        database: VerifyDatabase, hubs: [VerifyHub], servers: VerifyServers?, proxy: FaultyProxy, own: OwnClients,
+        real: RealClients?
     ) {
         self.database = database
-        self.hub = hub
+        self.hubs = hubs
+        self.servers = servers
         self.proxy = proxy
         self.own = own
         self.real = real
@@ -160,7 +165,11 @@ struct FaultExecutor {
 
     mutating func commit(_ entry: FaultSchedule.Entry) throws {
         chance = VerifyChance(entry.seed, lane: 1)
-        if entry.fault.lane == .connections { disturbConnections(entry) } else { try disturbBehind(entry) }
+        switch entry.fault.lane {
+        case .connections: disturbConnections(entry)
+        case .behind: try disturbBehind(entry, stage.hubs.count == 1 ? stage.hubs[0] : chance.pick(stage.hubs))
+        case .servers: try disturbServers(entry)
+        }
     }
 
     private mutating func disturbConnections(_ entry: FaultSchedule.Entry) {
@@ -192,21 +201,21 @@ struct FaultExecutor {
         }
     }
 
-    private mutating func disturbBehind(_ entry: FaultSchedule.Entry) throws {
+    private mutating func disturbBehind(_ entry: FaultSchedule.Entry, _ hub: VerifyHub) throws {
         switch entry.fault {
-        case .hubKilled: try endHub(SIGKILL)
-        case .hubTerminated: try endHub(SIGTERM)
+        case .hubKilled: try end(hub, SIGKILL)
+        case .hubTerminated: try end(hub, SIGTERM)
         case .hubFrozen:
             let milliseconds = chance.number(200...4000)
             stage.proxy.excuseHub(milliseconds: milliseconds + 5000)
-            stage.hub.signal(SIGSTOP)
+            hub.signal(SIGSTOP)
             stage.rest(milliseconds)
-            stage.hub.signal(SIGCONT)
+            hub.signal(SIGCONT)
         case .hubDiskFull:
-            guard stage.hub.disk.isSmall else { return }
-            stage.hub.disk.fill()
+            guard hub.disk.isSmall else { return }
+            hub.disk.fill()
             stage.rest(chance.number(300...3000))
-            stage.hub.disk.empty()
+            hub.disk.empty()
         case .serverKilled, .serverRestarted:
             try stage.database.restart(
                 killing: entry.fault == .serverKilled, pauseMilliseconds: chance.number(0...2000))
@@ -230,10 +239,10 @@ struct FaultExecutor {
                 "ALTER POLICY reads ON owned USING (owner = auth.uid())")
         case .standbyAbsent: try missStandby()
         case .clockStepped:
-            try stage.hub.clock.step(seconds: chance.number(-7200...7200))
+            try hub.clock.step(seconds: chance.number(-7200...7200))
             stage.rest(chance.number(0...4000))
             // The next fault, or a restart of the hub, may find a clock that is still wrong.
-            if chance.once(in: 2) { try stage.hub.clock.step(seconds: 0) }
+            if chance.once(in: 2) { try hub.clock.step(seconds: 0) }
         default: try swapMembers()
         }
     }
@@ -257,14 +266,36 @@ struct FaultExecutor {
         _ = try session.insist("SELECT pg_reload_conf()")
     }
 
-    private mutating func endHub(_ signal: Int32) throws {
+    private mutating func end(_ hub: VerifyHub, _ signal: Int32) throws {
         // A hub that shuts down disconnects its clients one after the other. It also disconnects clients that connect
         // during this time.
         stage.proxy.excuseHub(milliseconds: 120_000)
-        stage.hub.end(signal)
+        hub.end(signal)
         stage.rest(chance.number(0...2500))
-        try stage.hub.start()
+        try hub.start()
         stage.proxy.hubIsWell()
+    }
+
+    /// Disturbs one NATS server, or kills all of them. A majority of the others goes on; without it the hubs wait.
+    private mutating func disturbServers(_ entry: FaultSchedule.Entry) throws {
+        guard let servers = stage.servers else { return }
+        let index = chance.number(0...VerifyServers.count - 1)
+        switch entry.fault {
+        case .natsKilled, .natsTerminated:
+            servers.end(index, entry.fault == .natsKilled ? SIGKILL : SIGTERM)
+            stage.rest(chance.number(0...6000))
+            try servers.start(index)
+        case .natsFrozen:
+            servers.signal(index, SIGSTOP)
+            stage.rest(chance.number(500...15_000))
+            servers.signal(index, SIGCONT)
+        default:
+            for index in 0..<VerifyServers.count { servers.end(index, SIGKILL) }
+            stage.rest(chance.number(0...3000))
+            for index in 0..<VerifyServers.count { try servers.start(index) }
+        }
+        // Servers catch up before the next one is disturbed, as they would in a rolling restart.
+        stage.rest(chance.number(4000...10_000))
     }
 
     private mutating func stirCatalog() {

@@ -12,43 +12,62 @@ final class VerifyHub: Sendable {
     let port: UInt16
     private let database: VerifyDatabase
     private let place: String
+    /// Name of the hub's files: `hub`, or its name as a node of a cluster.
+    private let name: String
+    /// Servers of the cluster that the hub is a node of; nil for a hub on its own.
+    private let servers: VerifyServers?
     let disk: SmallDisk
     let clock: SteppedClock
     private let current = Mutex<(process: HubProcess, starts: Int)?>(nil)
 
-    init(_ database: VerifyDatabase, place: String) throws {
+    init(_ database: VerifyDatabase, place: String, name: String = "hub", servers: VerifyServers? = nil) throws {
         self.database = database
         self.place = place
-        port = UInt16(try FreePort.find())
-        disk = try SmallDisk(place + "/hub")
-        clock = try SteppedClock(in: place)
+        self.name = name
+        self.servers = servers
+        port = UInt16(try FreePort.find(preferring: servers == nil ? nil : Int.random(in: 10_000..<15_000)))
+        disk = try SmallDisk("\(place)/\(name)")
+        clock = try SteppedClock(in: place, named: "\(name).clock")
     }
 
     func start() throws {
         try current.withLock { current in
             let starts = (current?.starts ?? 0) + 1
+            var environment = [
+                "TIDEWIRE_DATABASE_URL": database.hubURL, "TIDEWIRE_POLICY_DATABASE_URL": database.policyURL,
+                "TIDEWIRE_JWT_SECRET": database.secret,
+            ]
+            if let servers {
+                environment["TIDEWIRE_CLUSTER"] = servers.url
+                environment["TIDEWIRE_CLUSTER_MONITOR"] = servers.monitors
+                environment["TIDEWIRE_CLUSTER_NODE"] = name
+                environment["TIDEWIRE_RETENTION_SIZE"] = "1GB"
+            }
             let process = try HubProcess(
                 [
                     "--slot", Self.slot, "--data-dir", disk.path + "/data", "--listen", "127.0.0.1:\(port)",
                     "--log-format", "text",
-                ],
-                environment: [
-                    "TIDEWIRE_DATABASE_URL": database.hubURL, "TIDEWIRE_POLICY_DATABASE_URL": database.policyURL,
-                    "TIDEWIRE_JWT_SECRET": database.secret,
-                ].merging(clock.environment) { mine, _ in mine }, log: place + "/hub-\(starts).log")
+                ], environment: environment.merging(clock.environment) { mine, _ in mine },
+                log: "\(place)/\(name)-\(starts).log", seconds: servers == nil ? 30 : Self.startSeconds)
             current = (process, starts)
         }
     }
 
-    /// Waits until the hub's first process receives the replication stream and has read the catalog. If clients joined
-    /// earlier, the hub might tell them of a loss.
+    /// Maximum seconds for a node's start: it waits a minute for servers that elect a leader.
+    private static let startSeconds = 90
+
+    /// Waits until the hub's first process receives changes and has read the catalog. If clients joined earlier, the hub
+    /// might tell them of a loss.
     func awaitReadiness() throws {
+        // In a cluster, one hub receives the replication stream, and all follow the cluster's stream.
+        let receiving = servers == nil ? " info streaming " : " info follows the cluster's stream "
+        let path = "\(place)/\(name)-1.log"
         for _ in 0..<6000 {
-            let log = TextFile.read(place + "/hub-1.log") ?? ""
-            if log.contains(" info streaming "), log.contains(" info read the catalog") { return }
+            let log = TextFile.read(path) ?? ""
+            if log.contains(receiving), log.contains(" info read the catalog") { return }
             Pause.milliseconds(10)
         }
-        throw BenchFailure("the hub did not begin to stream within a minute", hint: "its log: \(place)/hub-1.log")
+        throw BenchFailure("the hub did not begin to stream within a minute", hint: "its log: \(path)")
     }
 
     func signal(_ number: Int32) { current.withLock { $0?.process.signal(number) } }
@@ -83,15 +102,15 @@ final class SteppedClock: Sendable {
         private static let machine = "x86_64"
     #endif
 
-    private static let name = "clock"
-
     private let directory: DiskDirectory
+    private let name: String
     private let path: String
     let canStep: Bool
 
-    init(in place: String) throws {
+    init(in place: String, named name: String) throws {
         directory = try DiskDirectory(place)
-        path = place + "/" + Self.name
+        self.name = name
+        path = "\(place)/\(name)"
         // SAFETY: Swift passes a C string that lives for the call.
         canStep = unsafe access(Self.library, R_OK) == 0
         try step(seconds: 0)
@@ -110,7 +129,7 @@ final class SteppedClock: Sendable {
     func step(seconds: Int) throws {
         let offset = Array("\(seconds < 0 ? "" : "+")\(seconds)s\n".utf8)
         // The file is replaced as a whole, because the hub may read it at any moment.
-        try directory.replace(Self.name, with: offset.rawBytes)
+        try directory.replace(name, with: offset.rawBytes)
     }
 }
 

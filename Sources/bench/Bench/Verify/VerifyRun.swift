@@ -15,6 +15,8 @@ public struct VerifySettings: Sendable {
     public var only: [String] = []
     /// Names of the faults that the run does not cause.
     public var without: [String] = []
+    /// Path of the NATS server's program, for a run with a cluster of three servers and three hubs; nil for one hub.
+    public var servers: String?
     public var directory = "/var/tmp"
     /// True if the run leaves a copy of its directory, with all logs and the clients' notes.
     public var keeps = false
@@ -25,11 +27,18 @@ public struct VerifySettings: Sendable {
     public static let faults = Fault.allCases.map(\.rawValue)
 
     func chosenFaults() throws -> [Fault] {
+        guard servers == nil || python == nil else {
+            throw BenchFailure(
+                "no real clients can take part in a run with a cluster",
+                hint:
+                    "leave --python out: these clients state no position, and only the hub that served them knows them")
+        }
         for name in only + without where Fault(rawValue: name) == nil && name != "none" {
             throw BenchFailure("no fault is called \(name)", hint: "there are \(Self.faults.joined(separator: ", "))")
         }
         return Fault.allCases.filter {
             (only.isEmpty || only.contains($0.rawValue)) && !without.contains($0.rawValue)
+                && ($0.lane != .servers || servers != nil)
         }
     }
 }
@@ -38,6 +47,8 @@ public struct VerifySettings: Sendable {
 /// what the clients receive.
 public final class Verification {
     private static let writers = 3
+    /// Number of hubs of a cluster.
+    private static let nodes = 3
     /// Nanoseconds within which all clients must receive a committed change. After that, a client counts as stuck.
     private static let arrivalNanoseconds: UInt64 = 150_000_000_000
     /// Number of findings at which the run ends early.
@@ -49,7 +60,8 @@ public final class Verification {
     private let faults: [Fault]
     private let place: Workplace
     private let database: VerifyDatabase
-    private let hub: VerifyHub
+    private let hubs: [VerifyHub]
+    private let servers: VerifyServers?
     private let proxy: FaultyProxy
     private let notebook: Notebook
     private let clients: [OwnClient]
@@ -82,11 +94,20 @@ public final class Verification {
         let secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
         settings.progress("PostgreSQL and its journal")
         database = try VerifyDatabase(directory: place.path + "/postgres", secret: secret, listeners: listeners)
-        settings.progress("the hub")
-        hub = try VerifyHub(database, place: place.path)
-        try hub.start()
-        try hub.awaitReadiness()
-        proxy = try FaultyProxy(hubPort: hub.port)
+        settings.progress(settings.servers == nil ? "the hub" : "three NATS servers and three hubs")
+        let (database, servers) = (
+            database, try settings.servers.map { try VerifyServers(program: $0, place: place.path) }
+        )
+        self.servers = servers
+        hubs =
+            try servers.map { servers in
+                try (1...Self.nodes).map {
+                    try VerifyHub(database, place: place.path, name: "hub\($0)", servers: servers)
+                }
+            } ?? [VerifyHub(database, place: place.path)]
+        for hub in hubs { try hub.start() }
+        for hub in hubs { try hub.awaitReadiness() }
+        proxy = try FaultyProxy(hubPorts: hubs.map(\.port))
         let all = Self.clients(settings)
         clients = all
         let own = try OwnClients(
@@ -99,7 +120,8 @@ public final class Verification {
                     python: $0, clients: reals, port: port, secret: secret, notebook: notebook,
                     errors: place.path + "/python.log")
             }
-        stage = VerifyStage(database: database, hub: hub, proxy: proxy, own: own, real: real)
+        stage = VerifyStage(
+            database: database, hubs: hubs, servers: servers, proxy: proxy, own: own, real: real)
         let seats = all.map { client in
             VerifySeat.all.firstIndex { $0.name == client.seat.name && $0.person == client.seat.person } ?? 0
         }
@@ -112,7 +134,10 @@ public final class Verification {
     /// begins anew. With Python, the first of them are real clients instead.
     private static func clients(_ settings: VerifySettings) -> [OwnClient] {
         let real = settings.python == nil ? 0 : settings.realClients
-        let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
+        // A hub does not know clients that another node of its cluster has served, unless they state their position.
+        let kinds: [ClientLedger.Kind] =
+            settings.servers == nil
+            ? [.catchUp, .explicit, .catchUp, .plain] : [.explicit, .explicit, .explicit, .plain]
         return (0..<settings.clients).map { number in
             let kind = number < real ? .real : kinds[number % kinds.count]
             let seat = VerifySeat.all[(number / kinds.count + number) % VerifySeat.all.count]
@@ -131,7 +156,8 @@ public final class Verification {
             // The hub's data is on a separate disk, which `hub.close()` removes.
             _ = try? ChildProcess(["cp", "-r", place.path, place.path + ".kept"]).wait()
         }
-        hub.close()
+        for hub in hubs { hub.close() }
+        servers?.close()
         database.stop()
     }
 
@@ -299,8 +325,12 @@ public final class Verification {
         }
         report.wasInterrupted = Signals.wasInterrupted
         if report.wasInterrupted { report.remarks.append("it was interrupted: what was on its way was not waited for") }
-        if !hub.disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
-        if !hub.clock.canStep { report.remarks.append("no clock was stepped: libfaketime is not installed") }
+        if settings.servers != nil {
+            report.remarks.append(
+                "no clients took part that state no position: only the hub that served them knows them")
+        }
+        if !hubs[0].disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
+        if !hubs[0].clock.canStep { report.remarks.append("no clock was stepped: libfaketime is not installed") }
         return report
     }
 
