@@ -141,6 +141,8 @@ let hub = wing(
     "hub",
     [
         room("Settings", "Net", "WebSocket", "Auth", "Nats", "Crypto", "Diagnostics", "Bytes"),
+        .target(name: "CPages", exclude: ["console"]),
+        room("Pages", "CPages", "Settings", "WebSocket", "Crypto", "Diagnostics", "System", "Bytes"),
         room("Channels", "EventLog", "Bytes"),
         room("Positions", "Catalog", "EventLog", "Protocol"),
         room(
@@ -148,8 +150,8 @@ let hub = wing(
             "Protocol", "WebSocket", "Net", "Auth", "Change", "Diagnostics", "System", "Bytes"),
         room("Peers", "Delivery", "Channels", "Nats", "Diagnostics", "System", "Bytes"),
         room(
-            "Gateway", "Peers", "CTexts", "Positions", "Delivery", "Snapshots", "Judging", "Authorizing", "Messages",
-            "Catalog",
+            "Gateway", "Peers", "CTexts", "Pages", "Positions", "Delivery", "Snapshots", "Judging", "Authorizing",
+            "Messages", "Catalog",
             "Settings",
             "Asking", "EventLog", "Matching", "Policy", "Channels", "Protocol", "WebSocket", "Net", "Auth", "Change",
             "Diagnostics", "System", "Bytes"),
@@ -160,9 +162,8 @@ let hub = wing(
             "Crypto",
             "Diagnostics", "System", "Bytes"),
         room(
-            "Server", "Projects", "Gateway", "ClusterChecks", "Nats", "Calling", "Ingest", "Settings", "Replication",
-            "Policy",
-            "WebSocket", "Net", "Auth", "Postgres", "Crypto", "Diagnostics", "System"),
+            "Server", "Projects", "Gateway", "Pages", "ClusterChecks", "Nats", "Calling", "Ingest", "Settings",
+            "Replication", "Policy", "WebSocket", "Net", "Auth", "Postgres", "Crypto", "Diagnostics", "System"),
     ])
 
 let evidence = wing(
@@ -191,10 +192,10 @@ let program = wing(
     [
         room("Console", "Settings", "System"),
         executable(
-            "tidewire", "Console", "Server", "Projects", "Explaining", "Replaying", "Rehearsal", "Calling", "Catalog",
-            "ClusterChecks", "Ingest", "Settings", "History", "Embedded", "Replication", "EventLog", "Change",
-            "Postgres", "Diagnostics",
-            "System", "Bytes", "Crypto"),
+            "tidewire", "Console", "Server", "Projects", "Pages", "Explaining", "Replaying", "Rehearsal", "Calling",
+            "Catalog", "ClusterChecks", "Ingest", "Settings", "History", "Embedded", "Replication", "EventLog",
+            "Change",
+            "Postgres", "Diagnostics", "System", "Bytes", "Crypto"),
     ])
 
 let bench = wing(
@@ -245,6 +246,7 @@ let proofs: [Target] = [
     tests(of: "WebSocket", "WebSocket", "Bytes", "Crypto"),
     tests(of: "Net", "Net", "COpenSSL", "Crypto", "Diagnostics", "System", "Bytes"),
     tests(of: "Auth", "Auth", "Crypto", "Bytes"),
+    tests(of: "Pages", "Pages", "Settings", "WebSocket", "Crypto", "System", "Bytes"),
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
         of: "Ingest", "Ingest", "Embedded", "Replication", "EventLog", "Change", "Postgres", "Diagnostics", "System"),

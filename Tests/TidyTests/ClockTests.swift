@@ -34,6 +34,8 @@ import Testing
         // Times that tokens contain.
         "Sources/hub/Delivery/DeliveryAccounts.swift":
             "nothing is delivered after a token's `exp`; latency since a commit",
+        "Sources/hub/Pages/ConsoleGate.swift": "ends of sessions, as cookies name them",
+        "Sources/hub/Server/Hub.swift": "ends of the console's sessions, across restarts",
         "Sources/hub/Gateway/Requests/ClientPages.swift": "tokens' `exp`",
         "Sources/hub/Gateway/Requests/ClientRequests.swift": "tokens' `exp`",
         "Sources/hub/Gateway/Sessions/ProjectLoop+Channels.swift": "tokens' `exp`",

@@ -450,7 +450,6 @@ public enum Limits {
     public static let maximumProjectBodyBytes = 256 << 10
     /// Maximum number of nested levels in the text that describes a project.
     public static let maximumProjectDepth = 16
-    /// Maximum number of members of one object in the text that describes a project.
 
     /// Largest setting of a rate per second for clients of a project.
     public static let maximumRate: Int64 = 1_000_000_000

@@ -41,6 +41,12 @@ public struct SocketAddress: Sendable, Hashable {
     /// reports it).
     public var network: UInt64 { isIPv6 && high == 0 ? low : high }
 
+    /// True for an address of this machine's loopback network: 127.0.0.0/8, also as an IPv6 socket reports it, and ::1.
+    public var isLoopback: Bool {
+        if !isIPv6 { return high >> 56 == 127 }
+        return high == 0 && (low == 1 || (low >> 32 == 0xffff && (low >> 24) & 0xff == 127))
+    }
+
     public var isAny: Bool { high == 0 && low == 0 }
 
     /// Resolves a host name or a numeric address. The addresses have the resolver's order. May query the network and

@@ -1,5 +1,6 @@
 import Diagnostics
 import Net
+import Pages
 import Synchronization
 import System
 
@@ -8,6 +9,8 @@ public final class Gateway: Sendable {
     private let shared: GatewayShared
     private let mailboxes: [Mailbox<LoopMail>]
     private let sockets: SocketServer
+    /// Writer of the list of ended sessions of the web console; nil without a console.
+    private let consoleWriter: BackgroundWriter?
 
     /// Begins to listen. Until `open` is called, the hub asks clients to connect again later.
     public init(
@@ -20,6 +23,11 @@ public final class Gateway: Sendable {
         sockets = try SocketServer(settings.sockets, metrics: metrics) { index in
             let clients = ClientLoop(shared, mailboxes[index], number: index)
             return inProcessClients.map { RehearsalLoop($0, clients) } ?? clients
+        }
+        consoleWriter = settings.console == nil ? nil : BackgroundWriter("console")
+        if let console = settings.console {
+            try consoleWriter?.start { console.keepSignedOut() }
+            console.callOnSignOut { [consoleWriter] in consoleWriter?.wake() }
         }
     }
 
@@ -94,6 +102,7 @@ public final class Gateway: Sendable {
     /// Stops all loops. No loop runs after this call.
     public func stop() {
         sockets.stop()
+        consoleWriter?.stop()
         shared.operators = nil
     }
 }

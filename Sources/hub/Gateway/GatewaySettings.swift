@@ -1,5 +1,6 @@
 import Diagnostics
 import Net
+import Pages
 import Settings
 import WebSocket
 
@@ -30,6 +31,9 @@ public struct GatewaySettings: Sendable {
     public var mainProject = ""
     /// Access rule of `/metrics`; nil if everyone may read the metrics.
     public var metricsGate: OperatorGate?
+
+    /// Gate of the web console; nil if the hub does not serve it.
+    public var console: ConsoleGate?
 
     public init(sockets: SocketSettings) { self.sockets = sockets }
 }

@@ -102,9 +102,16 @@ struct OperatorCommand: Sendable {
 
     /// Returns the command of a request, with the values of its path's variables. Nil if the API has no such path or
     /// method. HEAD is accepted wherever GET is.
-    static func of(_ request: HTTPRequest) -> (OperatorCommand, values: [String])? {
+    ///
+    /// - Parameter prefix: first part of the path before `/api/tenants`; nil for none.
+    static func of(_ request: HTTPRequest, below prefix: String? = nil) -> (OperatorCommand, values: [String])? {
         var segments = request.pathSegments.filter { !$0.isEmpty }[...]
-        if segments.starts(with: ["realtime", "v1"]) { segments = segments.dropFirst(2) }
+        if let prefix {
+            guard segments.first == prefix else { return nil }
+            segments = segments.dropFirst()
+        } else if segments.starts(with: ["realtime", "v1"]) {
+            segments = segments.dropFirst(2)
+        }
         guard segments.starts(with: ["api", "tenants"]) else { return nil }
         let path = Array(segments.dropFirst(2))
         let method = request.isHead ? "GET" : request.method

@@ -207,13 +207,15 @@ public final class ProjectDirector: Operators {
 
     // MARK: Operations
 
-    public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? { api.refusal(request, at: now) }
+    public func refusal(_ request: HTTPRequest, of known: Operator?, at now: Int64) -> HTTPResponse? {
+        api.refusal(request, of: known, at: now)
+    }
 
     public func answer(
-        _ request: HTTPRequest, body: [UInt8], for client: WaitingClient, at now: Int64,
+        _ request: HTTPRequest, of known: Operator?, body: [UInt8], for client: WaitingClient, at now: Int64,
         later: @escaping @Sendable (HTTPResponse) -> Void
     ) -> HTTPResponse? {
-        switch api.handle(request, body: body, at: now) {
+        switch api.handle(request, of: known, body: body, at: now) {
         case .response(let response): return response
         case .operation(let operation, let asker):
             perform(operation, by: asker, then: later)

@@ -26,16 +26,20 @@ public struct TenantsAPI: Sendable {
 
     /// Returns the refusal of a request before its body is read; nil if the hub may read the body.
     ///
-    /// - Parameter now: Unix time in seconds.
-    public func refusal(_ request: HTTPRequest, at now: Int64) -> HTTPResponse? {
-        switch check(request, at: now) {
+    /// - Parameters:
+    ///   - known: the operator, for a request of the web console; nil if the request's token states the operator.
+    ///   - now: Unix time in seconds.
+    public func refusal(_ request: HTTPRequest, of known: Operator? = nil, at now: Int64) -> HTTPResponse? {
+        switch check(request, of: known, at: now) {
         case .refused(let response): response
         case .command: nil
         }
     }
 
-    public func handle(_ request: HTTPRequest, body: [UInt8], at now: Int64) -> TenantsOutcome {
-        switch check(request, body: body, at: now) {
+    public func handle(
+        _ request: HTTPRequest, of known: Operator? = nil, body: [UInt8], at now: Int64
+    ) -> TenantsOutcome {
+        switch check(request, of: known, body: body, at: now) {
         case .refused(let response): .response(response)
         case .command(let command, let asked): command.handle(self, asked)
         }
@@ -51,14 +55,19 @@ public struct TenantsAPI: Sendable {
     /// through this check.
     ///
     /// - Parameter body: body of the request; empty before it is read.
-    private func check(_ request: HTTPRequest, body: [UInt8] = [], at now: Int64) -> Check {
-        guard let (command, values) = OperatorCommand.of(request) else { return .refused(Self.unknown) }
+    private func check(
+        _ request: HTTPRequest, of known: Operator?, body: [UInt8] = [], at now: Int64
+    ) -> Check {
+        guard let (command, values) = OperatorCommand.of(request, below: known == nil ? nil : "console") else {
+            return .refused(Self.unknown)
+        }
         if command.answersInJSON, !AcceptHeader(request.header("accept")).allowsJSON {
             return .refused(.notAcceptable)
         }
         var asked = OperatorRequest(
             request: request, values: values, operator: Operator(subject: "", role: .viewer), now: now)
         asked.body = body
+        if let known { return admitted(known, command, asked) }
         // Without operators' secrets, everybody may ask for health, which shows nothing confidential.
         if case .health = command.need {
             let isAdmitted = !operators.hasOperators || operators.admits(request, for: .health, at: now)
@@ -67,17 +76,21 @@ public struct TenantsAPI: Sendable {
         switch operators.admission(request, at: now) {
         case .refused: return .refused(HTTPResponse(.forbidden))
         case .noRole(let reason): return .refused(.message(.forbidden, reason))
-        case .admitted(let given):
-            asked.operator = given
-            let needed = command.need.role(asked)
-            guard given.role >= needed else {
-                return .refused(
-                    .message(
-                        .forbidden,
-                        "this needs the role \(needed.rawValue), and the token's role is \(given.role.rawValue)"))
-            }
-            return .command(command, asked)
+        case .admitted(let given): return admitted(given, command, asked)
         }
+    }
+
+    /// Returns the command, unless it needs a higher role.
+    private func admitted(_ given: Operator, _ command: OperatorCommand, _ asked: OperatorRequest) -> Check {
+        var asked = asked
+        asked.operator = given
+        let needed = command.need.role(asked)
+        guard given.role >= needed else {
+            return .refused(
+                .message(
+                    .forbidden, "this needs the role \(needed.rawValue), and yours is \(given.role.rawValue)"))
+        }
+        return .command(command, asked)
     }
 
     /// Returns the project of that name; nil if there is none.

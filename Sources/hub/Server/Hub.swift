@@ -6,6 +6,7 @@ import Gateway
 import Glibc
 import Ingest
 import Net
+import Pages
 import Policy
 import Postgres
 import Projects
@@ -99,6 +100,9 @@ public final class Hub: Sendable {
         settings.metricsGate = keys.metricsGate
         settings.unknownHosts = configuration.unknownHosts
         settings.mainProject = configuration.projectName
+        settings.console = ConsoleGate(
+            configuration.console, operators: keys.operators, key: keys.consoleKey, version: Product.version,
+            in: try? DiskDirectory(configuration.dataDirectory), at: Clock.unixMicroseconds() / 1_000_000)
         return settings
     }
 

@@ -233,6 +233,11 @@ public struct AllSettings: Sendable {
         default: "admin",
         "The role of an operator's token without the claim of operator_role_claim; none refuses such a token.")
 
+    public let console = TypedSetting(
+        "console", .tokens, .choice(ConsoleAccess.allCases.map { ($0.rawValue, $0) }), default: "on",
+        "Who may use the web console at /console/: on is operators, who sign in with a token (nobody without "
+            + "operator_jwt_secret); loopback is also everybody on the hub's machine, without a token; off is nobody.")
+
     public let metricsSecret = TypedSetting(
         "metrics_jwt_secret", .tokens, .secret, aliases: ["METRICS_JWT_SECRET"],
         "The secret with which tokens for /metrics are signed. Without it, /metrics is open to everybody.")

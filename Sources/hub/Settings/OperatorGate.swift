@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Crypto
 import Diagnostics
 import WebSocket
 
@@ -38,6 +39,9 @@ public struct OperatorGate: Sendable {
         self.rule = rule
     }
 
+    /// Gate that admits nobody.
+    public static let nobody = OperatorGate([], withdrawn: nil, clients: nil)
+
     /// True if operators have at least one secret. Without one, no request passes.
     public var hasOperators: Bool { !keys.isEmpty }
 
@@ -56,6 +60,20 @@ public struct OperatorGate: Sendable {
         case noRole(String)
         case refused
     }
+
+    /// Digest of the request's token, by which a session in the web console remembers the token; nil if the request has
+    /// none.
+    public static func digest(_ request: HTTPRequest) -> [UInt8]? {
+        guard let header = request.header("authorization"), header.hasPrefix("Bearer ") else { return nil }
+        return digest(String(header.dropFirst("Bearer ".count)))
+    }
+
+    private static func digest(_ token: String) -> [UInt8] {
+        SHA256.digest(of: Array(token.filter { !$0.isWhitespace }.utf8).span)
+    }
+
+    /// True if the token with this digest was withdrawn.
+    public func isWithdrawn(digest: [UInt8]) -> Bool { withdrawn.contains { Self.digest($0) == digest } }
 
     /// True if the request has a valid token, without regard to the operator's role.
     public func admits(_ request: HTTPRequest, for concern: Concern = .everything, at now: Int64) -> Bool {

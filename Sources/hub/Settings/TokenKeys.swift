@@ -1,5 +1,6 @@
 import Auth
 import Bytes
+import Crypto
 import Diagnostics
 
 /// Keys by which the hub recognizes clients and operators, from the settings and the files that they name. Making new
@@ -11,6 +12,9 @@ public struct TokenKeys: Sendable {
     /// Gate for the metrics, which also refuses tokens on the blocklist; nil if no token is needed.
     public let metricsGate: OperatorGate?
     public let operators: OperatorGate
+    /// Key with which the hub signs the cookies of the web console. It is derived from the operators' secrets, so that
+    /// other secrets end all sessions, and is random without such a secret.
+    public let consoleKey: [UInt8]
     /// Notes for the log about keys that the hub does not use, with reasons.
     public let notes: [String]
     /// Secrets that are shorter than the signatures made with them, with their settings.
@@ -65,8 +69,17 @@ extension Configuration {
                 clients: self.jwtSecret,
                 rule: OperatorRoleRule(
                     claim: self.operatorRoleClaim, withoutClaim: self.operatorDefaultRole.role)),
-            notes: keys.notes, shortSecrets: shortSecrets,
+            consoleKey: consoleKey, notes: keys.notes, shortSecrets: shortSecrets,
             canRecogniseAnyone: self.jwtSecret != nil || keys.count > 0 || !opaqueKeys.isEmpty)
+    }
+
+    private var consoleKey: [UInt8] {
+        let secrets = [self.operatorSecret, self.nextOperatorSecret].compactMap { $0?.revealed }
+        guard !secrets.isEmpty else { return Secrets.randomBytes(SHA256.digestBytes) }
+        let derived = secrets.map { secret in
+            SHA256.authenticationCode(of: Array("tidewire console".utf8).span, key: Array(secret.utf8).span)
+        }
+        return SHA256.digest(of: Array(derived.joined()).span)
     }
 
     private func readKeySet(_ surroundings: ConfigurationSurroundings) throws(ConfigurationFailure) -> JWKSet {

@@ -2,7 +2,9 @@ import Bytes
 import Change
 import Console
 import EventLog
+import Foundation
 import History
+import Pages
 import Settings
 import System
 
@@ -24,26 +26,71 @@ struct BundleCommand: Command {
         hide. With the record, 'who' and 'why' evaluate policies as they were at each change, except policies that \
         read masked columns or claims. Without it, they show only what is recorded, or ask a database.
 
-        The file is a tar archive of files compressed with zstd: 'tar tf FILE' lists it.
+        With --html the file is a report instead: one HTML file with the pages of the web console (docs/console.md) and \
+        the answers to their questions. It opens in a browser with a double click, and loads nothing from a network. \
+        Like a bundle it is masked for good. It answers who was told of the newest 500 changes; say --policies, so \
+        that it can say why.
+
+        The file of a bundle is a tar archive of files compressed with zstd: 'tar tf FILE' lists it.
 
         \(SelectorHelp.text)
         """
     let operands = [Operand("FILE", .one, "The new file: an unused name, such as incident.bundle.")]
     let options: [Option] =
-        [.from, .to, .note, .policies, .withoutProgress, .zone, .log, .project] + Option.masking + Option.asking
+        [.from, .to, .note, .policies, .html, .withoutProgress, .zone, .log, .project] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [.configuration]
     let examples = [
         Example(
             "tidewire bundle incident.bundle --from -1h --note 'orders vanish'", "The last hour, for a colleague:"),
         Example("tidewire tail --log incident.bundle --from oldest", "The colleague reads it:"),
+        Example("tidewire bundle --html report.html --from -1h --policies", "A report that opens in a browser:"),
+        Example(
+            "tidewire bundle --html report.html --log incident.bundle --from oldest --policies", "The same of a bundle:"
+        ),
     ]
     let exitCodes = LogAccess.exitCodes
 
-    func run(_ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
-        if let code = try arguments.answer("bundle", options: allOptions, terminal) { return code }
-        let query = try arguments.query(try arguments.zone())
+    func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
         let path = arguments.operands[0]
         guard !path.isEmpty, !path.hasSuffix("/") else { throw UsageError("FILE \(path): expected the name of a file") }
+        if arguments.has(.html) { return try await report(path, arguments, terminal) }
+        if let code = try arguments.answer("bundle", options: allOptions, terminal) { return code }
+        return try make(path, arguments, terminal)
+    }
+
+    /// Writes a report: a bundle, whose questions are asked right away, and which is then removed.
+    private func report(_ path: String, _ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
+        guard arguments.value(of: .server) == nil else {
+            throw UsageError(
+                "--html makes the report on this machine: fetch a bundle with --server, and then name it with --log")
+        }
+        let file = try NewFile(path)
+        let directory = try DiskDirectory(Directories.parent(of: Directories.absolute(path)))
+        let name = ".report-\(ProcessInfo.processInfo.processIdentifier)-\(Clock.monotonicNanoseconds()).bundle"
+        let bundle = directory.path + "/" + name
+        defer { try? directory.remove(name) }
+        let quiet = Terminal(
+            width: nil, surroundings: terminal.surroundings, output: { _ in },
+            errors: { terminal.complain(part: String(decoding: $0, as: UTF8.self)) })
+        let code = try make(bundle, arguments, quiet)
+        guard code == .ok else { return code }
+        let progress = Progress(terminal, isQuiet: arguments.has(.withoutProgress))
+        defer { progress.clear() }
+        let data = try await ReportData(
+            bundle: bundle, note: arguments.value(of: .note),
+            made:
+                "Made \(TimeText.json(Clock.unixMicroseconds())) by \(Product.name) \(Product.version), with masked values.",
+            terminal: terminal, progress: progress
+        ).json()
+        try file.write(ReportPage.html(data))
+        try file.keep()
+        progress.clear()
+        try terminal.print("\(path): open it in a browser; it needs no network")
+        return .ok
+    }
+
+    private func make(_ path: String, _ arguments: Arguments, _ terminal: Terminal) throws -> ExitCode {
+        let query = try arguments.query(try arguments.zone())
         let configuration = try arguments.configuration(terminal)
         return try LogAccess.explained {
             let log = try arguments.historyLog(terminal)
@@ -105,6 +152,7 @@ struct BundleCommand: Command {
 extension Option {
     fileprivate static let policies = Option.flag(
         "policies", "Include the log's record of policies, grants and functions, as it is written.")
+    fileprivate static let html = Option.flag("html", "Write a report for a browser, in one file, instead of a bundle.")
     fileprivate static let note = Option.value("note", "TEXT", "What the bundle is about; 'tidewire open' shows it.")
 }
 

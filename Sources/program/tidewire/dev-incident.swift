@@ -32,6 +32,14 @@ final class DevHub {
 
     func stop() { hub.stop() }
 
+    /// Address of the web console; nil if the hub does not serve it.
+    var console: String? {
+        let isServed =
+            configuration.console == .loopback || configuration.console == .on && configuration.operatorSecret != nil
+        let scheme = configuration.tls == nil ? "http" : "https"
+        return isServed ? "\(scheme)://\(configuration.listen.host):\(hub.port)/console/" : nil
+    }
+
     /// Stops the hub, runs `meanwhile`, and starts a hub with the same configuration. Returns once it streams.
     func restart(_ meanwhile: () throws -> Void) throws {
         hub.stop()
@@ -173,13 +181,16 @@ struct IncidentShow {
             line.add("data_dir", directory)
             line.add("migration", migrationFile)
             line.add("database_url", database.superuserURL)
+            line.add("console_url", hub.console)
             return try terminal.print(line.text)
         }
         let asked = questions.all.map { "  # \($0.text)\n  \($0.command)" }
         try terminal.print(
             """
 
-            The event log has all of it now. Ask the log, in another terminal:
+            The event log has all of it now.
+            \(hub.console.map { "See it in a browser: \($0)#/change/\(questions.changed.dropFirst())\n" } ?? "")
+            Ask the log, in another terminal:
 
               export TIDEWIRE_DATA_DIR=\(directory)
               export OFFICE='\(database.superuserURL)'
@@ -201,6 +212,8 @@ struct IncidentQuestions {
     }
 
     private(set) var all: [Question] = []
+    /// Position of the change that the first questions are about, such as `@6`.
+    private(set) var changed = ""
 
     init(_ log: HistoryLog) throws {
         var changes: [String: RecordedChange] = [:]
@@ -221,6 +234,7 @@ struct IncidentQuestions {
         let offsets = try [
             "UPDATE notes 1", "INSERT notes 2", "INSERT notes 3", "INSERT notes 4", "INSERT notes 5",
         ].map { "@\(try find($0).offset)" }
+        changed = offsets[0]
         all = Self.questions(
             changed: offsets[0], elsewhere: offsets[1], away: offsets[2], migrated: offsets[3], deployed: offsets[4],
             toast: "@\(toast.offset)", xid: toast.transaction.xid)

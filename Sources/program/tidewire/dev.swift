@@ -94,7 +94,10 @@ struct DevCommand: Command {
                 SettingOverride(Setting(\.policyDatabaseURL), database.policyURL, from: .command("tidewire dev")),
                 SettingOverride(Setting(\.dataDirectory), directory, from: .command("tidewire dev")),
                 SettingOverride(Setting(\.jwtSecret), secret, from: .command("tidewire dev")),
-            ] + (arguments.has(.incident) ? DevHub.hurried : []))
+            ]
+                + (base.source(of: Setting(\.console)) == .builtIn
+                    ? [SettingOverride(Setting(\.console), "loopback", from: .command("tidewire dev"))] : [])
+                + (arguments.has(.incident) ? DevHub.hurried : []))
         if arguments.has(.incident) { try database.prepareIncident() }
         let hub = try DevHub(configuration)
         defer { hub.stop() }
@@ -108,7 +111,7 @@ struct DevCommand: Command {
         } else if !arguments.has(.quiet) {
             let scheme = configuration.tls == nil ? "ws" : "wss"
             let url = "\(scheme)://\(configuration.listen.host):\(hub.hub.port)/realtime/v1"
-            try DevCard(url: url, directory: directory, database: database, secret: secret)
+            try DevCard(url: url, console: hub.console, directory: directory, database: database, secret: secret)
                 .print(on: terminal, asJSON: arguments.has(.json))
         }
         while Hub.waitForSignal(reloading: hub.hub, milliseconds: 500) == nil {
@@ -157,6 +160,8 @@ extension Option {
 /// Addresses, keys and passwords of the running demonstration, printed for a person or a script.
 private struct DevCard {
     let url: String
+    /// Address of the web console; nil if the hub does not serve it.
+    let console: String?
     let directory: String
     let database: DemoDatabase
     let secret: String
@@ -173,8 +178,7 @@ private struct DevCard {
     }
 
     private var rows: [(key: String, label: String, value: String)] {
-        [
-            ("url", "Clients connect to", url),
+        [("url", "Clients connect to", url)] + (console.map { [("console_url", "Web console", $0)] } ?? []) + [
             ("database_url", "Database (superuser)", database.superuserURL),
             ("hub_url", "Database (as the hub)", database.hubURL),
             ("policy_url", "Database (policies)", database.policyURL),

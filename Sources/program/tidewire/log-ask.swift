@@ -22,25 +22,16 @@ struct LogAskCommand: Command {
     func run(_ arguments: Arguments, _ terminal: Terminal) async throws -> ExitCode {
         let questions = try arguments.operands.map { try Self.words($0) }
         for words in questions {
-            let (output, remarks) = (Captured(), Captured())
-            let inner = Terminal(
-                width: nil, surroundings: terminal.surroundings, output: { output.bytes += $0 },
-                errors: { remarks.bytes += $0 })
-            let code = await Program(commands: allCommands).run(words, inner)
+            let result = await InnerCommand.run(words, terminal)
             var line = JSONLine()
             line.add("command", words.prefix(words[0] == "log" ? 2 : 1).joined(separator: " "))
-            line.add("exit_code", Int(code.rawValue))
-            line.add("output", String(decoding: output.bytes, as: UTF8.self))
-            line.add("remarks", String(decoding: remarks.bytes, as: UTF8.self))
+            line.add("exit_code", Int(result.code.rawValue))
+            line.add("output", result.output)
+            line.add("remarks", result.remarks)
             try terminal.print(line.text)
             try terminal.flush()
         }
         return .ok
-    }
-
-    /// Bytes that a command wrote to one of its outputs, kept in memory.
-    private final class Captured {
-        var bytes: [UInt8] = []
     }
 
     /// Parses a question, a JSON array of a command and its arguments. Throws for a command that the operators' API

@@ -24,6 +24,7 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
     public static let conflict = HTTPStatus(rawValue: 409)
     public static let contentTooLarge = HTTPStatus(rawValue: 413)
     public static let uriTooLong = HTTPStatus(rawValue: 414)
+    public static let unsupportedMediaType = HTTPStatus(rawValue: 415)
     public static let expectationFailed = HTTPStatus(rawValue: 417)
     public static let unprocessableContent = HTTPStatus(rawValue: 422)
     public static let upgradeRequired = HTTPStatus(rawValue: 426)
@@ -38,8 +39,8 @@ public struct HTTPStatus: RawRepresentable, Hashable, Sendable {
         100: "Continue", 101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content",
         302: "Found", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
         405: "Method Not Allowed", 406: "Not Acceptable", 408: "Request Timeout", 409: "Conflict",
-        413: "Content Too Large", 414: "URI Too Long", 417: "Expectation Failed", 422: "Unprocessable Content",
-        426: "Upgrade Required", 429: "Too Many Requests",
+        413: "Content Too Large", 414: "URI Too Long", 415: "Unsupported Media Type", 417: "Expectation Failed",
+        422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
         431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
         503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]

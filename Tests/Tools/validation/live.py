@@ -230,7 +230,8 @@ REFUSED = [
     "/realtime/v1/api/tenants", "/realtime/v1/api/tenants/realtime-dev/health", "/realtime/v1/api/openapi",
     "/realtime/v1/api/%74enants", "/realtime/v1/api/broadcast/../tenants", "/realtime/v1/api/broadcast/%2e%2e/tenants",
     "/realtime/v1//api/tenants", "/realtime/v1/metrics", "/realtime/v1/ready", "/realtime/v1/healthcheck", "/metrics",
-    "/api/tenants", "/socket/websocket", "/",
+    "/api/tenants", "/socket/websocket", "/", "/console", "/console/", "/console/api/tenants", "/console/session",
+    "/realtime/v1/console/",
 ]
 
 

@@ -23,7 +23,7 @@ final class ClientPages: ClientPart {
             HTTPResponse(
                 .ok, contentType: "text/plain; charset=utf-8",
                 body: Array("Tidewire \(Product.version) is here. Clients connect to /realtime/v1.\n".utf8))
-        case .unknown, .socket, .echo, .broadcast, .broadcastOne, .changes, .tenants:
+        case .unknown, .socket, .echo, .broadcast, .broadcastOne, .changes, .tenants, .console:
             .json(.notFound, Array(#""Not Found""#.utf8))
         }
     }

@@ -4,6 +4,7 @@ import Channels
 import Delivery
 import Diagnostics
 import Net
+import Pages
 import Protocol
 import Settings
 import Synchronization
@@ -64,8 +65,11 @@ final class ClientRequests: ClientPart {
             return answer(session, .error(.contentTooLarge, "no body is expected here"), keepAlive: false)
         }
         let refusal =
-            incoming.route == .tenants
-            ? shared.operators?.refusal(request, at: now) : posts.refusal(incoming, session)
+            switch incoming.route {
+            case .tenants: shared.operators?.refusal(request, of: nil, at: now)
+            case .console: consoleRefusal(request, session)
+            default: posts.refusal(incoming, session)
+            }
         if let refusal { return answer(session, refusal, keepAlive: false) }
         do throws(HTTPRefusal) {
             session.request.body = try HTTPBodyReader(request.body, limits: shared.settings.requestLimits)
@@ -115,6 +119,7 @@ final class ClientRequests: ClientPart {
         case .broadcast, .broadcastOne: posts.post(incoming, session)
         case .changes: home.feeds.serveChanges(incoming, session)
         case .tenants: administer(incoming, session)
+        case .console: serveConsole(incoming, session)
         default:
             var response = pages.page(incoming.route, request)
             if request.method != "GET", request.method != "HEAD" {
@@ -192,15 +197,45 @@ final class ClientRequests: ClientPart {
 
     private var now: Int64 { loop.time.unixSeconds }
 
+    /// Returns the refusal of a request of the web console whose body was not read yet; nil if the hub may read it.
+    private func consoleRefusal(_ request: HTTPRequest, _ session: Session) -> HTTPResponse? {
+        switch shared.settings.console?.outcome(request, from: session.peer, at: now) {
+        case nil: pages.page(.unknown, request)
+        case .response(let response): response
+        case .operation(let asker, _, _): shared.operators?.refusal(request, of: asker, at: now)
+        }
+    }
+
+    private func serveConsole(_ incoming: IncomingRequest, _ session: Session) {
+        switch shared.settings.console?.outcome(incoming.request, from: session.peer, at: now) {
+        case nil:
+            metrics.refusals[.notFound].add()
+            answer(session, pages.page(.unknown, incoming.request))
+        case .response(let response): answer(session, response)
+        case .operation(let asker, let headers, let isOver):
+            incoming.add(headers)
+            administer(incoming, session, of: asker, until: isOver)
+        }
+    }
+
     /// Starts an operator's request. Another thread does the work, which may take long.
-    private func administer(_ incoming: IncomingRequest, _ session: Session) {
+    ///
+    /// - Parameters:
+    ///   - known: the operator, for a request of the web console.
+    ///   - isOver: returns true once the operator may no longer get anything.
+    private func administer(
+        _ incoming: IncomingRequest, _ session: Session, of known: Operator? = nil,
+        until isOver: @escaping @Sendable () -> Bool = { false }
+    ) {
         guard let operators = shared.operators else {
             return answer(session, .error(.serviceUnavailable, "the hub is starting"))
         }
         let connection = session.connection
-        let client = WaitingClient { [mailbox = home.mailbox] part in mailbox.post(.streamed(connection, part)) }
+        let client = WaitingClient(until: isOver) { [mailbox = home.mailbox] part in
+            mailbox.post(.streamed(connection, part))
+        }
         let response = operators.answer(
-            incoming.request, body: incoming.body, for: client, at: now
+            incoming.request, of: known, body: incoming.body, for: client, at: now
         ) { [mailbox = home.mailbox] response in mailbox.post(.answered(connection, response)) }
         if let response { return answer(session, response) }
         session.request.waiting = client

@@ -24,13 +24,21 @@ public final class WaitingClient: Sendable {
     private let left = Atomic<Bool>(false)
     private let bytes = Atomic<Int>(0)
     private let post: (@Sendable (Part) -> Void)?
+    private let isOver: @Sendable () -> Bool
 
     /// Creates a client.
     ///
-    /// - Parameter post: passes a part of a stream to the client's loop; nil for a client that gets only whole answers.
-    public init(_ post: (@Sendable (Part) -> Void)? = nil) { self.post = post }
+    /// - Parameters:
+    ///   - isOver: returns true once the client may no longer get anything.
+    ///   - post: passes a part of a stream to the client's loop; nil for a client that gets only whole answers.
+    public init(
+        until isOver: @escaping @Sendable () -> Bool = { false }, _ post: (@Sendable (Part) -> Void)? = nil
+    ) {
+        (self.post, self.isOver) = (post, isOver)
+    }
 
-    public var hasLeft: Bool { left.load(ordering: .relaxed) }
+    /// True if the client has disconnected, or may no longer get anything.
+    public var hasLeft: Bool { left.load(ordering: .relaxed) || isOver() }
     public func leave() { left.store(true, ordering: .relaxed) }
 
     /// Sends a part. Returns false if the client has disconnected, or reads more slowly than the parts arise.

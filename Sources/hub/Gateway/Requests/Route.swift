@@ -17,10 +17,17 @@ enum Route: Equatable {
     case tenants
     case openAPI
     case front
+    /// The web console: its pages, and what they ask.
+    case console
     case unknown
 
     init(_ request: HTTPRequest, echoes: Bool) {
         var segments = request.pathSegments[...]
+        // Gateways forward what is below the public prefix, and the console is not.
+        if segments.first == "console" {
+            self = .console
+            return
+        }
         if segments.starts(with: ["realtime", "v1"]) {
             segments = segments.dropFirst(2)
             if segments == ["websocket"] {
@@ -52,7 +59,7 @@ enum Route: Equatable {
 
     var takesBody: Bool {
         switch self {
-        case .broadcast, .broadcastOne, .tenants: true
+        case .broadcast, .broadcastOne, .tenants, .console: true
         default: false
         }
     }

@@ -50,7 +50,7 @@ extension ProjectPlanner {
 
     /// Environment variables that every command gets: search paths, locale, time zone, certificates, and those of libpq
     /// except the password.
-    private static var surroundings: [String: String] {
+    static var surroundings: [String: String] {
         let wanted = ["PATH", "HOME", "TZ", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"]
         return ConfigurationSurroundings.ofThisProcess.environment.filter { name, _ in
             wanted.contains(name) || name.hasPrefix("LC_") || name.hasPrefix("PG") && name != "PGPASSWORD"
