@@ -68,8 +68,8 @@ final class LoopReturns: LoopPart {
         if case .mayBeForgotten = past { return tellThatPastIsUnknown(channel) }
         let arrival =
             resumeStore?.arrival(
-                channel, key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
-                now: loop.time.monotonicNanoseconds()) ?? (session.refs.first > 1 ? .unknown : .begins)
+                key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
+                now: loop.time.monotonicNanoseconds(), keyOf: { resumeStore?.key(of: channel, $0) }) ?? (session.refs.first > 1 ? .unknown : .begins)
         switch arrival {
         case .begins: break
         case .goesOn(let claim):

@@ -88,7 +88,7 @@ public final class ResumeStore: Sendable {
     /// distinguished.
     func key(of channel: Channel) -> ResumeKey? { key(of: channel, secret) }
 
-    private func key(of channel: Channel, _ secret: ResumeRegistry.Secret) -> ResumeKey? {
+    func key(of channel: Channel, _ secret: ResumeRegistry.Secret) -> ResumeKey? {
         guard let identity = identity(of: channel) else { return nil }
         return hash([Array(identity.kind.utf8), Array(identity.name.utf8)], channel, secret)
     }
@@ -122,14 +122,16 @@ public final class ResumeStore: Sendable {
 
     /// Decides if a joining client is new or resumes, also from where it stood on another node of a cluster.
     ///
-    /// - Parameter key: key of the channel; nil for a client that cannot be distinguished from others.
+    /// - Parameters:
+    ///   - key: key of the channel; nil for a client that cannot be distinguished from others.
+    ///   - keyOf: returns the key of the channel as another node hashes it.
     func arrival(
-        _ channel: Channel, _ key: ResumeKey?, of taker: ResumeRegistry.Taker, firstRef: UInt32, on loop: Int,
-        now: UInt64
+        _ key: ResumeKey?, of taker: ResumeRegistry.Taker, firstRef: UInt32, on loop: Int, now: UInt64,
+        keyOf: (ResumeRegistry.Secret) -> ResumeKey? = { _ in nil }
     ) -> ResumeRegistry.Arrival {
         let arrival = book.withLock { $0.arrival(key, of: taker, firstRef: firstRef, on: loop, now: now) }
         guard case .unknown = arrival, let key,
-            let stand = peers.withLock({ $0.find(firstRef) { self.key(of: channel, $0) } })
+            let stand = peers.withLock({ $0.find(firstRef, key: keyOf) })
         else { return arrival }
         let place = book.withLock {
             $0.arrive(

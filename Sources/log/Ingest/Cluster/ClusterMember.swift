@@ -229,7 +229,7 @@ final class ClusterMember {
         let number = mark.sequence + 1
         var batch = BatchBuilder()
         batch.add(tenureOf: settings.node, replica.state)
-        guard try append(batch, replica, link, tenure: number) else { return nil }
+        guard try replica.append(batch, by: link, tenure: number) else { return nil }
         Log.shared.info("holds the replication slot for the cluster", [.tenure(number)])
         return number
     }
@@ -242,34 +242,6 @@ final class ClusterMember {
         } catch {
             status.troubled(StreamFailure(connecting: error))
             return false
-        }
-    }
-
-    /// Appends a batch of this node's own behind everything that was read. Returns false if it was not stored, or this
-    /// is unknown: then it is read from the stream, if it is there.
-    private func append(
-        _ batch: borrowing BatchBuilder, _ replica: Replica, _ link: StreamLink, tenure: UInt64
-    ) throws -> Bool {
-        let mark = replica.reader.mark
-        let place = replica.log.appended
-        let head = StreamHead(
-            isFirst: true, isLast: true, log: mark.log, tenure: tenure, epoch: place?.epoch ?? 0,
-            offset: place?.offset ?? 0, position: replica.log.position)
-        guard let chain = mark.chain else { return false }
-        do throws(NatsFailure) {
-            try link.append(batch, head, after: mark.sequence, chain)
-        } catch {
-            return false
-        }
-        while true {
-            switch link.settle(within: 1_000_000_000) {
-            case .waiting: continue
-            case .lost: return false
-            case .stored(let messages):
-                for message in messages { try replica.take(message.sequence, message.bytes) }
-                try replica.apply(now: Clock.monotonicNanoseconds())
-                return true
-            }
         }
     }
 
@@ -304,7 +276,7 @@ final class ClusterMember {
     private func resign(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
         var batch = BatchBuilder()
         batch.addResigned()
-        if try append(batch, replica, link, tenure: tenure) {
+        if try replica.append(batch, by: link, tenure: tenure) {
             Log.shared.info("gave up the replication slot", [.tenure(tenure)])
         }
         try replica.flush(now: Clock.monotonicNanoseconds())

@@ -80,6 +80,35 @@ final class Replica {
             beginning: log.beginningSlot)
     }
 
+    /// Appends a batch of this node's own behind everything that was read. Returns false if it was not stored, or this is
+    /// unknown: then it is read from the stream, if it is there.
+    func append(_ batch: borrowing BatchBuilder, by writer: any StreamWriter, tenure: UInt64) throws -> Bool {
+        guard let chain = reader.mark.chain else { return false }
+        do throws(NatsFailure) {
+            try writer.append(batch, head(tenure), after: reader.mark.sequence, chain)
+        } catch {
+            return false
+        }
+        while true {
+            switch writer.settle(within: 1_000_000_000) {
+            case .waiting: continue
+            case .lost: return false
+            case .stored(let messages):
+                for message in messages { try take(message.sequence, message.bytes) }
+                try apply(now: Clock.monotonicNanoseconds())
+                return true
+            }
+        }
+    }
+
+    /// Head of a message that this node appends now.
+    func head(_ tenure: UInt64) -> StreamHead {
+        let place = log.appended
+        return StreamHead(
+            isFirst: true, isLast: true, log: reader.mark.log, tenure: tenure, epoch: place?.epoch ?? 0,
+            offset: place?.offset ?? 0, position: log.position)
+    }
+
     // MARK: Applying
 
     /// Applies what was read. Throws `StorageStall` if the disk fails; the next call then continues where it stopped.

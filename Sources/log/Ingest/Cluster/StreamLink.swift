@@ -11,20 +11,38 @@ struct NatsFailure: Error {
     var words: String
 }
 
+/// Writer of the stream, as a sink uses it.
+protocol StreamWriter: AnyObject {
+    /// True while messages wait for their acknowledgement.
+    var isWaiting: Bool { get }
+    var unacknowledgedBytes: Int { get }
+    /// Sends a batch as messages that are stored only if they follow this sequence.
+    func append(
+        _ batch: borrowing BatchBuilder, _ head: StreamHead, after sequence: UInt64, _ chain: ClusterChain
+    ) throws(NatsFailure)
+    /// Waits until all messages are acknowledged or one is refused, at most for this time.
+    func settle(within nanoseconds: UInt64) -> StreamOutcome
+    /// Tells the other nodes that this one holds the slot, and how far the log covers the database.
+    func pulse(tenure: UInt64, sequence: UInt64, covered: LSN, now: UInt64)
+    /// Returns the node that holds the slot in a later tenure than this one; nil if none was heard of.
+    func rival(of tenure: UInt64) -> String?
+}
+
+/// Message that was appended and acknowledged.
+struct StoredMessage {
+    var sequence: UInt64
+    var bytes: [UInt8]
+}
+
+/// What became of messages that were appended.
+enum StreamOutcome {
+    case stored([StoredMessage])
+    case waiting
+    case lost(String)
+}
+
 /// Connection of a node to the stream of its log and to the other nodes. The ingest thread owns it.
-final class StreamLink {
-    /// Message that was appended and acknowledged.
-    struct Stored {
-        var sequence: UInt64
-        var bytes: [UInt8]
-    }
-
-    enum Outcome {
-        case stored([Stored])
-        case waiting
-        case lost(String)
-    }
-
+final class StreamLink: StreamWriter {
     /// Message that is not acknowledged yet.
     private struct Pending {
         var number: UInt64
@@ -68,7 +86,6 @@ final class StreamLink {
     var isWaiting: Bool { !pending.isEmpty }
     var unacknowledgedBytes: Int { pending.reduce(0) { $0 + $1.bytes.count } }
 
-    /// Sends a batch as messages that are stored only if they follow this sequence.
     func append(
         _ batch: borrowing BatchBuilder, _ head: StreamHead, after sequence: UInt64, _ chain: ClusterChain
     ) throws(NatsFailure) {
@@ -98,8 +115,7 @@ final class StreamLink {
 
     private func forget() { pending = [] }
 
-    /// Waits until all messages are acknowledged or one is refused, at most for this time.
-    func settle(within nanoseconds: UInt64) -> Outcome {
+    func settle(within nanoseconds: UInt64) -> StreamOutcome {
         let deadline = Clock.monotonicNanoseconds() + nanoseconds
         while true {
             let (letters, _) = jet.take()
@@ -109,7 +125,7 @@ final class StreamLink {
                 return .lost(refusal)
             }
             if pending.allSatisfy(\.isStored) {
-                let stored = pending.map { Stored(sequence: $0.sequence, bytes: $0.bytes) }
+                let stored = pending.map { StoredMessage(sequence: $0.sequence, bytes: $0.bytes) }
                 forget()
                 return .stored(stored)
             }
@@ -123,8 +139,8 @@ final class StreamLink {
         }
     }
 
-    /// Takes the letters that have arrived, while no message waits for its acknowledgement.
-    func collect() {
+    /// Takes the letters that have arrived.
+    private func collect() {
         for letter in jet.take().letters { take(letter) }
     }
 
@@ -151,7 +167,6 @@ final class StreamLink {
 
     // MARK: Signs of life
 
-    /// Tells the other nodes that this one holds the slot, and how far the log covers the database.
     func pulse(tenure: UInt64, sequence: UInt64, covered: LSN, now: UInt64) {
         let pulse = NodePulse(node: node, tenure: tenure, sequence: sequence, covered: covered)
         let isNews = pulse != told.pulse
@@ -174,9 +189,9 @@ final class StreamLink {
         return heard
     }
 
-    /// Node that holds the slot in a later tenure than this one; nil if none was heard of.
     func rival(of tenure: UInt64) -> String? {
-        heard.flatMap { $0.tenure > tenure ? $0.node : nil }
+        collect()
+        return heard.flatMap { $0.tenure > tenure ? $0.node : nil }
     }
 }
 

@@ -18,7 +18,7 @@ struct TenureLost: Error, CustomStringConvertible {
 /// late, nothing is decided here: the tenure ends, and what the stream really has is read from it.
 final class StreamSink: TransactionSink {
     private let replica: Replica
-    private let link: StreamLink
+    private let link: any StreamWriter
     private let tenure: UInt64
     private let pause: StreamPause
     private var batch = BatchBuilder()
@@ -34,7 +34,7 @@ final class StreamSink: TransactionSink {
     /// Time without a stream from PostgreSQL after which the node gives the slot up, so that another tries.
     static let patience: UInt64 = 10_000_000_000
 
-    init(_ replica: Replica, _ link: StreamLink, tenure: UInt64, pause: StreamPause) {
+    init(_ replica: Replica, _ link: any StreamWriter, tenure: UInt64, pause: StreamPause) {
         self.replica = replica
         self.link = link
         self.tenure = tenure
@@ -68,7 +68,6 @@ final class StreamSink: TransactionSink {
 
     private func tell(_ position: LSN, _ now: UInt64) {
         guard loss == nil else { return }
-        if !link.isWaiting { link.collect() }
         link.pulse(tenure: tenure, sequence: replica.reader.mark.sequence, covered: position, now: now)
         if let other = link.rival(of: tenure) { loss = "node \(other) holds the slot" }
     }
@@ -144,12 +143,8 @@ final class StreamSink: TransactionSink {
     private func send() throws {
         let mark = replica.reader.mark
         guard let chain = mark.chain else { throw over("the chain of the stream is unknown") }
-        let place = log.appended
-        let head = StreamHead(
-            isFirst: true, isLast: true, log: mark.log, tenure: tenure, epoch: place?.epoch ?? 0,
-            offset: place?.offset ?? 0, position: log.position)
         do throws(NatsFailure) {
-            try link.append(batch, head, after: mark.sequence, chain)
+            try link.append(batch, replica.head(tenure), after: mark.sequence, chain)
         } catch {
             throw over(error.words)
         }
