@@ -177,8 +177,12 @@ private struct DevCard {
         try terminal.flush()
     }
 
-    private var rows: [(key: String, label: String, value: String)] {
-        [("url", "Clients connect to", url)] + (console.map { [("console_url", "Web console", $0)] } ?? []) + [
+    private typealias Row = (key: String, label: String, value: String)
+
+    private var rows: [Row] {
+        var rows: [Row] = [("url", "Clients connect to", url)]
+        if let console { rows.append(("console_url", "Web console", console)) }
+        rows += [
             ("database_url", "Database (superuser)", database.superuserURL),
             ("hub_url", "Database (as the hub)", database.hubURL),
             ("policy_url", "Database (policies)", database.policyURL),
@@ -186,9 +190,11 @@ private struct DevCard {
             ("jwt_secret", "JWT secret", secret),
             ("anon", "Token: anon", token(role: "anon", person: nil)),
         ]
-            + DemoDatabase.people.map { person in
-                (person.name, "Token: \(person.name)", token(role: "authenticated", person: person))
-            } + [("staff", "Token: staff", token(role: "authenticated", person: DemoDatabase.staff, isOfStaff: true))]
+        for person in DemoDatabase.people {
+            rows.append((person.name, "Token: \(person.name)", token(role: "authenticated", person: person)))
+        }
+        rows.append(("staff", "Token: staff", token(role: "authenticated", person: DemoDatabase.staff, isOfStaff: true)))
+        return rows
     }
 
     private var text: String {
