@@ -12,6 +12,7 @@ import System
 @safe
 public final class NatsConnection: Sendable {
     private let library: NatsLibrary
+    // SAFETY: the library's calls on a connection may come from any thread, and the handle lives as long as this object.
     private nonisolated(unsafe) let handle: OpaquePointer
     private let events: Events
 
@@ -109,8 +110,10 @@ final class Events: Sendable {
     init(ring: @escaping @Sendable () -> Void) { self.ring = ring }
 
     /// Returns a pointer for the library, which holds the events until `release`.
+    // SAFETY: `release` is called once for it.
     func retained() -> UnsafeMutableRawPointer { unsafe Unmanaged.passRetained(self).toOpaque() }
 
+    // SAFETY: called once, for the reference that `retained` gave to the library.
     func release() { unsafe Unmanaged.passUnretained(self).release() }
 
     func changed(isLoss: Bool) {
@@ -123,12 +126,14 @@ final class Events: Sendable {
 @safe
 public final class NatsSubscription: Sendable {
     private let library: NatsLibrary
+    // SAFETY: only `init` and `deinit` use the handle.
     private nonisolated(unsafe) let handle: OpaquePointer
 
     fileprivate init(
         _ library: NatsLibrary, _ connection: OpaquePointer, _ subject: String, _ inbox: NatsInbox
     ) throws(NatsError) {
         let target = Target(library: library, inbox: inbox)
+        // SAFETY: the library's completion releases the target, or this call does if there is no subscription.
         let closure = unsafe Unmanaged.passRetained(target).toOpaque()
         var made: OpaquePointer?
         // SAFETY: the library gives `closure` to the handler until it calls the completion, which releases it.
@@ -261,11 +266,14 @@ private final class NatsOptions {
     private func secure(_ settings: NatsSettings) throws(NatsError) {
         guard settings.isSecure else { return }
         let functions = library.functions
+        // SAFETY: the handle is this object's own; the library copies every text.
         unsafe try set("use TLS", functions.options_secure(handle, true))
         if let file = settings.authoritiesFile {
+            // SAFETY: as above.
             unsafe try set("read the authorities \(file)", functions.options_authorities(handle, file))
         }
         if let certificate = settings.certificate {
+            // SAFETY: as above.
             unsafe try set(
                 "read the certificate \(certificate.chainFile)",
                 functions.options_certificate(handle, certificate.chainFile, certificate.keyFile))

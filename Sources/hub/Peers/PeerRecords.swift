@@ -1,4 +1,4 @@
-/// What the nodes of a cluster tell each other about their clients, so that a client can go on at another node. Its
+/// Functions by which the nodes of a cluster tell each other about their clients, so that a client can go on at another node. Its
 /// functions are called on the thread of the exchange.
 public struct PeerRecords: Sendable {
     /// Client of a node that another node serves now.

@@ -6,7 +6,7 @@ import Nats
 import Synchronization
 import System
 
-/// What other nodes of the cluster have sent for the loops of this one.
+/// News from other nodes of the cluster for the loops of this one.
 public enum PeerNews: Sendable {
     case broadcasts(TurnBroadcasts)
     /// Broadcasts of another node were lost.

@@ -7,10 +7,14 @@ final class HubProcess {
     private let process: ChildProcess
 
     /// Starts the hub and returns when it listens. Throws if it does not within the seconds.
-    init(_ words: [String], environment: [String: String], log: String, seconds: Int = 30) throws {
+    ///
+    /// - Parameter entering: words of a command that runs the hub in a network namespace; none for this process's own.
+    init(
+        _ words: [String], environment: [String: String], log: String, seconds: Int = 30, entering: [String] = []
+    ) throws {
         let program = try Self.program
         // The kernel terminates the hub when this program ends for any reason. The hub itself would not notice.
-        let command = ["setpriv", "--pdeathsig", "TERM", "--", program, "serve"] + words
+        let command = ["setpriv", "--pdeathsig", "TERM", "--"] + entering + [program, "serve"] + words
         process = try ChildProcess(command, output: log, environment: environment)
         for _ in 0..<seconds * 100 {
             if let port = Self.port(in: TextFile.read(log) ?? "") {
@@ -41,9 +45,10 @@ final class HubProcess {
     /// Returns the port that the hub reports in its log; nil if it does not listen yet.
     private static func port(in log: String) -> UInt16? {
         guard let line = log.split(separator: "\n").first(where: { $0.contains("listening") }),
-            let colon = line.firstRange(of: "127.0.0.1:")
+            let address = line.firstRange(of: "address=")
         else { return nil }
-        return UInt16(line[colon.upperBound...].prefix { $0.isNumber })
+        let place = line[address.upperBound...].prefix { $0 != " " && $0 != "\"" }
+        return place.lastIndex(of: ":").flatMap { UInt16(place[place.index(after: $0)...]) }
     }
 
     var processID: Int32 { process.processID }

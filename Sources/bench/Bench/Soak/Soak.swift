@@ -68,7 +68,7 @@ public final class Soak {
         database = try SoakDatabase(directory: place.path + "/postgres", secret: secret)
         hub = try SoakHub(database, place: place.path)
         try hub.start()
-        proxy = try FaultyProxy(hubPorts: [hub.port])
+        proxy = try FaultyProxy(hubPort: hub.port)
     }
 
     private func close() {

@@ -29,6 +29,11 @@ enum Fault: String, CaseIterable, Sendable {
     case natsTerminated = "nats-terminated"
     case natsFrozen = "nats-frozen"
     case natsAllKilled = "nats-all-killed"
+    // Partitions of the network between them, the hubs and the database.
+    case natsCut = "nats-cut"
+    case routesCut = "routes-cut"
+    case hubCut = "hub-cut"
+    case hubCutFromDatabase = "hub-cut-from-database"
 
     /// Group of faults. One fault of each lane runs at a time. The lane `connections` disturbs the clients and their
     /// connections; `behind` disturbs the hub and the database; `servers` disturbs the NATS servers of a cluster.
@@ -43,7 +48,16 @@ enum Fault: String, CaseIterable, Sendable {
         case .socketsCut, .linksStalled, .linksSlow, .proxyKilled, .clientsFrozen, .tokensRenewed, .tokensExpired:
             .connections
         case .natsKilled, .natsTerminated, .natsFrozen, .natsAllKilled: .servers
+        case .natsCut, .routesCut, .hubCut, .hubCutFromDatabase: .servers
         default: .behind
+        }
+    }
+
+    /// True if the fault needs a network that can be cut.
+    var isPartition: Bool {
+        switch self {
+        case .natsCut, .routesCut, .hubCut, .hubCutFromDatabase: true
+        default: false
         }
     }
 
@@ -66,6 +80,8 @@ enum Fault: String, CaseIterable, Sendable {
         // clients.
         case .standbyAbsent: .loss
         case .linksStalled, .linksSlow, .clientsFrozen, .hubFrozen, .hubDiskFull: .silence
+        // Other nodes learn what a client has acknowledged by the servers.
+        case .natsKilled, .natsTerminated, .natsFrozen, .natsAllKilled, .natsCut, .routesCut, .hubCut: .silence
         default: nil
         }
     }

@@ -46,13 +46,15 @@ final class FaultyProxy: Sendable {
     private let shared = Mutex(Shared())
     private let thread = Mutex<BackgroundThread?>(nil)
 
-    /// - Parameter hubPorts: ports of the hubs; the proxy connects to them in turn.
-    init(hubPorts: [UInt16]) throws {
+    convenience init(hubPort: UInt16) throws { try self.init(hubs: [.loopback(port: hubPort)]) }
+
+    /// - Parameter hubs: addresses of the hubs; the proxy connects to them in turn.
+    init(hubs: [SocketAddress]) throws {
         let listener = try StreamSocket.listen(on: .loopback(port: 0), backlog: 1024)
         port = try StreamSocket.localAddress(of: listener).port
         let started = try BackgroundThread("proxy") { [self] in
             do {
-                var loop = try ProxyLoop(listener: listener, hubs: hubPorts.map { .loopback(port: $0) })
+                var loop = try ProxyLoop(listener: listener, hubs: hubs)
                 loop.run(self)
             } catch {
                 shared.withLock { $0.outcome.unexplained.append((Clock.monotonicNanoseconds(), "no proxy: \(error)")) }

@@ -15,14 +15,18 @@ final class VerifyDatabase: Sendable {
     private let cluster: Mutex<PrivateCluster>
     private let target: ConnectionTarget
 
-    init(directory: String, secret: String, listeners: [Listener]) throws {
+    /// - Parameter network: network of a cluster, on which the database listens too.
+    init(directory: String, secret: String, listeners: [Listener], network: VerifyNetwork? = nil) throws {
         self.secret = secret
+        let address = network?.address(of: .database)
         var options = PrivateCluster.Options()
         options.isThrowaway = true
         options.settings = [
             "max_wal_size=512MB", "logical_decoding_work_mem=256kB", "restart_after_crash=on", "jit=off",
         ]
+        if let address { options.settings.append("listen_addresses=127.0.0.1,\(address)") }
         let cluster = try PrivateCluster(directory: directory, options: options)
+        if address != nil { try Self.admitHosts(directory + "/data") }
         try cluster.start()
         target = cluster.target()
         let connection = try cluster.connect()
@@ -30,8 +34,11 @@ final class VerifyDatabase: Sendable {
         for role in ["tidewire", "tidewire_policies"] {
             try connection.execute("ALTER ROLE \(role) PASSWORD '\(secret)'")
         }
-        hubURL = cluster.url(user: "tidewire", password: secret)
-        policyURL = cluster.url(user: "tidewire_policies", password: secret)
+        func url(_ user: String) -> String {
+            let local = cluster.url(user: user, password: secret)
+            return address.map { local.replacing("@127.0.0.1:", with: "@\($0):") } ?? local
+        }
+        (hubURL, policyURL) = (url("tidewire"), url("tidewire_policies"))
         try connection.execute(VerifySQL.oracle)
         for table in VerifyTable.all { try connection.execute(VerifySQL.table(table)) }
         for listener in listeners {
@@ -43,6 +50,12 @@ final class VerifyDatabase: Sendable {
                 ])
         }
         self.cluster = Mutex(cluster)
+    }
+
+    /// Lets logins come from any address that the server listens on.
+    private static func admitHosts(_ data: String) throws {
+        let script = "echo 'host all all 10.0.0.0/8 scram-sha-256' >>'\(data)/pg_hba.conf'"
+        _ = try ChildProcess(["sh", "-c", script]).wait()
     }
 
     let hubURL: String

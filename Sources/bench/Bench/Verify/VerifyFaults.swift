@@ -53,6 +53,8 @@ final class VerifyStage: Sendable {
     let hubs: [VerifyHub]
     /// Servers of the cluster; nil without one.
     let servers: VerifyServers?
+    /// Network of the cluster; nil if it cannot be cut.
+    let network: VerifyNetwork?
     let proxy: FaultyProxy
     let own: OwnClients
     let real: RealClients?
@@ -84,12 +86,13 @@ final class VerifyStage: Sendable {
     }
 
     init(
-        database: VerifyDatabase, hubs: [VerifyHub], servers: VerifyServers?, proxy: FaultyProxy, own: OwnClients,
-        real: RealClients?
+        database: VerifyDatabase, hubs: [VerifyHub], servers: VerifyServers?, network: VerifyNetwork?,
+        proxy: FaultyProxy, own: OwnClients, real: RealClients?
     ) {
         self.database = database
         self.hubs = hubs
         self.servers = servers
+        self.network = network
         self.proxy = proxy
         self.own = own
         self.real = real
@@ -289,13 +292,32 @@ struct FaultExecutor {
             servers.signal(index, SIGSTOP)
             stage.rest(chance.number(500...15_000))
             servers.signal(index, SIGCONT)
-        default:
+        case .natsAllKilled:
             for index in 0..<VerifyServers.count { servers.end(index, SIGKILL) }
             stage.rest(chance.number(0...3000))
             for index in 0..<VerifyServers.count { try servers.start(index) }
+        default: cutNetwork(entry.fault, index)
         }
         // Servers catch up before the next one is disturbed, as they would in a rolling restart.
         stage.rest(chance.number(4000...10_000))
+    }
+
+    /// Cuts a server or a hub off for a while. Packets vanish, and nobody is told.
+    private mutating func cutNetwork(_ fault: Fault, _ server: Int) {
+        guard let network = stage.network else { return }
+        let servers = (0..<VerifyServers.count).map { VerifyNetwork.Node.server($0) }
+        let hubs = stage.hubs.indices.map { VerifyNetwork.Node.hub($0) }
+        let hub = chance.pick(hubs)
+        let (node, others): (VerifyNetwork.Node, [VerifyNetwork.Node]) =
+            switch fault {
+            case .natsCut: (.server(server), servers + hubs)
+            case .routesCut: (.server(server), servers)
+            case .hubCut: (hub, servers)
+            default: (hub, [.database])
+            }
+        network.cut(node, from: others)
+        stage.rest(chance.number(500...15_000))
+        network.heal(node, to: others)
     }
 
     private mutating func stirCatalog() {

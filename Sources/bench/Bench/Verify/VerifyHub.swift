@@ -9,26 +9,37 @@ import System
 final class VerifyHub: Sendable {
     static let slot = "verify"
 
+    /// Place of a hub in a cluster.
+    struct Membership: Sendable {
+        var servers: VerifyServers
+        var network: VerifyNetwork?
+        /// Index of the hub among the cluster's.
+        var index: Int
+    }
+
     let port: UInt16
     private let database: VerifyDatabase
     private let place: String
     /// Name of the hub's files: `hub`, or its name as a node of a cluster.
     private let name: String
-    /// Servers of the cluster that the hub is a node of; nil for a hub on its own.
-    private let servers: VerifyServers?
+    /// Cluster that the hub is a node of; nil for a hub on its own.
+    private let membership: Membership?
     let disk: SmallDisk
     let clock: SteppedClock
     private let current = Mutex<(process: HubProcess, starts: Int)?>(nil)
 
-    init(_ database: VerifyDatabase, place: String, name: String = "hub", servers: VerifyServers? = nil) throws {
+    init(_ database: VerifyDatabase, place: String, membership: Membership? = nil) throws {
         self.database = database
         self.place = place
-        self.name = name
-        self.servers = servers
-        port = UInt16(try FreePort.find(preferring: servers == nil ? nil : Int.random(in: 10_000..<15_000)))
+        name = membership.map { "hub\($0.index + 1)" } ?? "hub"
+        self.membership = membership
+        port = UInt16(try FreePort.find(preferring: membership == nil ? nil : Int.random(in: 10_000..<15_000)))
         disk = try SmallDisk("\(place)/\(name)")
         clock = try SteppedClock(in: place, named: "\(name).clock")
     }
+
+    /// Address on which the hub listens.
+    var host: String { membership.flatMap { $0.network?.address(of: .hub($0.index)) } ?? "127.0.0.1" }
 
     func start() throws {
         try current.withLock { current in
@@ -37,18 +48,19 @@ final class VerifyHub: Sendable {
                 "TIDEWIRE_DATABASE_URL": database.hubURL, "TIDEWIRE_POLICY_DATABASE_URL": database.policyURL,
                 "TIDEWIRE_JWT_SECRET": database.secret,
             ]
-            if let servers {
-                environment["TIDEWIRE_CLUSTER"] = servers.url
-                environment["TIDEWIRE_CLUSTER_MONITOR"] = servers.monitors
+            if let membership {
+                environment["TIDEWIRE_CLUSTER"] = membership.servers.url
+                environment["TIDEWIRE_CLUSTER_MONITOR"] = membership.servers.monitors
                 environment["TIDEWIRE_CLUSTER_NODE"] = name
                 environment["TIDEWIRE_RETENTION_SIZE"] = "1GB"
             }
             let process = try HubProcess(
                 [
-                    "--slot", Self.slot, "--data-dir", disk.path + "/data", "--listen", "127.0.0.1:\(port)",
+                    "--slot", Self.slot, "--data-dir", disk.path + "/data", "--listen", "\(host):\(port)",
                     "--log-format", "text",
                 ], environment: environment.merging(clock.environment) { mine, _ in mine },
-                log: "\(place)/\(name)-\(starts).log", seconds: servers == nil ? 30 : Self.startSeconds)
+                log: "\(place)/\(name)-\(starts).log", seconds: membership == nil ? 30 : Self.startSeconds,
+                entering: membership.flatMap { $0.network?.entering(.hub($0.index)) } ?? [])
             current = (process, starts)
         }
     }
@@ -60,7 +72,7 @@ final class VerifyHub: Sendable {
     /// might tell them of a loss.
     func awaitReadiness() throws {
         // In a cluster, one hub receives the replication stream, and all follow the cluster's stream.
-        let receiving = servers == nil ? " info streaming " : " info follows the cluster's stream "
+        let receiving = membership == nil ? " info streaming " : " info follows the cluster's stream "
         let path = "\(place)/\(name)-1.log"
         for _ in 0..<6000 {
             let log = TextFile.read(path) ?? ""

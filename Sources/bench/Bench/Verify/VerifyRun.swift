@@ -27,12 +27,6 @@ public struct VerifySettings: Sendable {
     public static let faults = Fault.allCases.map(\.rawValue)
 
     func chosenFaults() throws -> [Fault] {
-        guard servers == nil || python == nil else {
-            throw BenchFailure(
-                "no real clients can take part in a run with a cluster",
-                hint:
-                    "leave --python out: these clients state no position, and only the hub that served them knows them")
-        }
         for name in only + without where Fault(rawValue: name) == nil && name != "none" {
             throw BenchFailure("no fault is called \(name)", hint: "there are \(Self.faults.joined(separator: ", "))")
         }
@@ -62,6 +56,7 @@ public final class Verification {
     private let database: VerifyDatabase
     private let hubs: [VerifyHub]
     private let servers: VerifyServers?
+    private let network: VerifyNetwork?
     private let proxy: FaultyProxy
     private let notebook: Notebook
     private let clients: [OwnClient]
@@ -93,21 +88,27 @@ public final class Verification {
         var generator = SystemRandomNumberGenerator()
         let secret = (0..<4).map { _ in String(generator.next() as UInt64, radix: 36) }.joined()
         settings.progress("PostgreSQL and its journal")
-        database = try VerifyDatabase(directory: place.path + "/postgres", secret: secret, listeners: listeners)
+        let network = settings.servers.flatMap { _ in VerifyNetwork(servers: VerifyServers.count, hubs: Self.nodes) }
+        self.network = network
+        database = try VerifyDatabase(
+            directory: place.path + "/postgres", secret: secret, listeners: listeners, network: network)
         settings.progress(settings.servers == nil ? "the hub" : "three NATS servers and three hubs")
-        let (database, servers) = (
-            database, try settings.servers.map { try VerifyServers(program: $0, place: place.path) }
-        )
+        let database = database
+        let servers = try settings.servers.map {
+            try VerifyServers(program: $0, network: network, place: place.path)
+        }
         self.servers = servers
         hubs =
             try servers.map { servers in
-                try (1...Self.nodes).map {
-                    try VerifyHub(database, place: place.path, name: "hub\($0)", servers: servers)
+                try (0..<Self.nodes).map {
+                    try VerifyHub(
+                        database, place: place.path,
+                        membership: VerifyHub.Membership(servers: servers, network: network, index: $0))
                 }
             } ?? [VerifyHub(database, place: place.path)]
         for hub in hubs { try hub.start() }
         for hub in hubs { try hub.awaitReadiness() }
-        proxy = try FaultyProxy(hubPorts: hubs.map(\.port))
+        proxy = try FaultyProxy(hubs: hubs.flatMap { try SocketAddress.resolve($0.host, port: $0.port) })
         let all = Self.clients(settings)
         clients = all
         let own = try OwnClients(
@@ -121,7 +122,7 @@ public final class Verification {
                     errors: place.path + "/python.log")
             }
         stage = VerifyStage(
-            database: database, hubs: hubs, servers: servers, proxy: proxy, own: own, real: real)
+            database: database, hubs: hubs, servers: servers, network: network, proxy: proxy, own: own, real: real)
         let seats = all.map { client in
             VerifySeat.all.firstIndex { $0.name == client.seat.name && $0.person == client.seat.person } ?? 0
         }
@@ -134,10 +135,7 @@ public final class Verification {
     /// begins anew. With Python, the first of them are real clients instead.
     private static func clients(_ settings: VerifySettings) -> [OwnClient] {
         let real = settings.python == nil ? 0 : settings.realClients
-        // A hub does not know clients that another node of its cluster has served, unless they state their position.
-        let kinds: [ClientLedger.Kind] =
-            settings.servers == nil
-            ? [.catchUp, .explicit, .catchUp, .plain] : [.explicit, .explicit, .explicit, .plain]
+        let kinds: [ClientLedger.Kind] = [.catchUp, .explicit, .catchUp, .plain]
         return (0..<settings.clients).map { number in
             let kind = number < real ? .real : kinds[number % kinds.count]
             let seat = VerifySeat.all[(number / kinds.count + number) % VerifySeat.all.count]
@@ -158,6 +156,7 @@ public final class Verification {
         }
         for hub in hubs { hub.close() }
         servers?.close()
+        network?.close()
         database.stop()
     }
 
@@ -208,8 +207,9 @@ public final class Verification {
                     tallies.withLock { $0 = ($0.0 + done, $0.1 + failed) }
                 })
         }
+        let possible = faults.filter { !$0.isPartition || network != nil }
         for lane in Fault.Lane.allCases {
-            guard let schedule = FaultSchedule(seed: settings.seed, lane: lane, of: faults) else { continue }
+            guard let schedule = FaultSchedule(seed: settings.seed, lane: lane, of: possible) else { continue }
             threads.append(try stage.start("faults") { try stage.run(schedule) })
         }
         return threads
@@ -325,9 +325,8 @@ public final class Verification {
         }
         report.wasInterrupted = Signals.wasInterrupted
         if report.wasInterrupted { report.remarks.append("it was interrupted: what was on its way was not waited for") }
-        if settings.servers != nil {
-            report.remarks.append(
-                "no clients took part that state no position: only the hub that served them knows them")
+        if settings.servers != nil, network == nil {
+            report.remarks.append("no network was cut: only root can make one that can be, with the program ip")
         }
         if !hubs[0].disk.isSmall { report.remarks.append("no disk ran full: only root can give the hub a small one") }
         if !hubs[0].clock.canStep { report.remarks.append("no clock was stepped: libfaketime is not installed") }

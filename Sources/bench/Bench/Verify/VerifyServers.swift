@@ -17,13 +17,16 @@ final class VerifyServers: Sendable {
     }
 
     private let program: String
+    /// Network in which each server has an address of its own; nil if all are on this machine's.
+    private let network: VerifyNetwork?
     private let place: String
     private let ports: [Ports]
     private let processes: Mutex<[ChildProcess?]>
 
     /// Prepares the servers and starts them. Returns when all of them accept connections.
-    init(program: String, place: String) throws {
+    init(program: String, network: VerifyNetwork?, place: String) throws {
         self.program = program
+        self.network = network
         self.place = place
         var taken: Set<Int> = []
         ports = try (0..<Self.count).map { _ in
@@ -40,13 +43,20 @@ final class VerifyServers: Sendable {
     }
 
     /// Addresses for the hubs' setting `cluster`, with the login.
-    var url: String { ports.map { "nats://tidewire:\(Self.password)@127.0.0.1:\($0.clients)" }.joined(separator: ",") }
+    var url: String {
+        ports.indices.map { "nats://tidewire:\(Self.password)@\(host($0)):\(ports[$0].clients)" }.joined(separator: ",")
+    }
     /// Addresses for the hubs' setting `cluster_monitor`.
-    var monitors: String { ports.map { "http://127.0.0.1:\($0.monitor)" }.joined(separator: ",") }
+    var monitors: String {
+        ports.indices.map { "http://\(host($0)):\(ports[$0].monitor)" }.joined(separator: ",")
+    }
+
+    private func host(_ index: Int) -> String { network?.address(of: .server(index)) ?? "127.0.0.1" }
 
     func start(_ index: Int) throws {
         let process = try ChildProcess(
-            ["setpriv", "--pdeathsig", "KILL", "--", program, "--config", folder(index) + "/nats.conf"],
+            ["setpriv", "--pdeathsig", "KILL", "--"] + (network?.entering(.server(index)) ?? [])
+                + [program, "--config", folder(index) + "/nats.conf"],
             output: folder(index) + "/log")
         processes.withLock { $0[index] = process }
     }
@@ -81,13 +91,13 @@ final class VerifyServers: Sendable {
     private func folder(_ index: Int) -> String { "\(place)/nats-\(index + 1)" }
 
     private func configuration(_ index: Int) -> String {
-        let routes = ports.map { "\"nats://127.0.0.1:\($0.routes)\"" }.joined(separator: ", ")
+        let routes = ports.indices.map { "\"nats://\(host($0)):\(ports[$0].routes)\"" }.joined(separator: ", ")
         return """
             server_name: nats\(index + 1)
-            listen: "127.0.0.1:\(ports[index].clients)"
-            http: "127.0.0.1:\(ports[index].monitor)"
+            listen: "\(host(index)):\(ports[index].clients)"
+            http: "\(host(index)):\(ports[index].monitor)"
             jetstream { store_dir: "\(folder(index))/data", sync_interval: always, max_file_store: 4GB }
-            cluster { name: verify, listen: "127.0.0.1:\(ports[index].routes)", routes: [\(routes)] }
+            cluster { name: verify, listen: "\(host(index)):\(ports[index].routes)", routes: [\(routes)] }
             authorization { user: tidewire, password: \(Self.password) }
 
             """

@@ -69,7 +69,8 @@ final class LoopReturns: LoopPart {
         let arrival =
             resumeStore?.arrival(
                 key, of: taker(channel), firstRef: session.refs.first, on: clients.number,
-                now: loop.time.monotonicNanoseconds(), keyOf: { resumeStore?.key(of: channel, $0) }) ?? (session.refs.first > 1 ? .unknown : .begins)
+                now: loop.time.monotonicNanoseconds(), keyOf: { resumeStore?.key(of: channel, $0) })
+            ?? (session.refs.first > 1 ? .unknown : .begins)
         switch arrival {
         case .begins: break
         case .goesOn(let claim):

@@ -22,7 +22,7 @@ final class ClusterMember {
     private let bell: Wake
     private var troubles = Troubles()
 
-    /// What was last reported, so that a trouble that lasts is reported once.
+    /// Trouble that was last reported, so that a trouble that lasts is reported once.
     private struct Troubles {
         var began: UInt64 = 0
         var words = ""
@@ -35,6 +35,8 @@ final class ClusterMember {
         status: ReplicationStatus
     ) {
         self.settings = settings
+        var replication = replication
+        replication.streamOptions = Self.streamOptions
         self.replication = replication
         self.retention = retention
         self.log = log
@@ -45,6 +47,13 @@ final class ClusterMember {
         names = ClusterNames(key: settings.key)
         self.bell = bell
     }
+
+    /// Settings of the connection that holds the slot. PostgreSQL frees the slot of a holder that hangs or cannot be
+    /// reached within a few seconds, so that another node can take it.
+    private static let streamOptions = [
+        "wal_sender_timeout=4s", "tcp_user_timeout=3000", "tcp_keepalives_idle=2", "tcp_keepalives_interval=1",
+        "tcp_keepalives_count=3",
+    ]
 
     /// Takes part until the interrupt is signalled. After a failure it connects again.
     func run() {

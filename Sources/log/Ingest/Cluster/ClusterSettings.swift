@@ -1,6 +1,6 @@
 import Nats
 
-/// How a hub takes part in a cluster: the servers that keep the cluster's stream, and this node's name.
+/// Settings by which a hub takes part in a cluster: the servers that keep the cluster's stream, and this node's name.
 public struct ClusterSettings: Sendable {
     public var servers: NatsSettings
     /// Name of this node. No other node has it.

@@ -30,7 +30,7 @@ final class Replica {
     private var schemas: [UInt64: Schema] = [:]
     private var kept = Kept()
 
-    /// What the file beside the log says, and when it is due to be written.
+    /// Content of the file beside the log, with the time of the last write.
     private struct Kept {
         var mark: StreamMark?
         var writtenAt: UInt64 = 0

@@ -34,7 +34,7 @@ struct StoredMessage {
     var bytes: [UInt8]
 }
 
-/// What became of messages that were appended.
+/// Outcome of an attempt to append messages.
 enum StreamOutcome {
     case stored([StoredMessage])
     case waiting
@@ -62,7 +62,7 @@ final class StreamLink: StreamWriter {
     private(set) var heard: NodePulse?
     private let pulses: NatsSubscription
 
-    /// What this node last told the others.
+    /// Sign of life that this node last gave.
     private struct Told {
         var at: UInt64 = 0
         var pulse: NodePulse?
