@@ -252,6 +252,7 @@ let proofs: [Target] = [
         of: "Ingest", "Ingest", "Cluster", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System"),
     tests(of: "Cluster", "Cluster", "Replication", "Change", "Bytes"),
+    tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes"),
     tests(of: "Calling", "Calling"),
     tests(of: "ClusterChecks", "ClusterChecks"),
     tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),

@@ -181,7 +181,10 @@ import Testing
         tenure.resigned(now: 10 * second)
         #expect(tenure.isDue(at: 10 * second, delay: 0) && tenure.holder == nil)
         // The tenure before a restart may still be somebody's.
-        let restarted = Tenure(node: "a", number: 4, now: 0)
+        var restarted = Tenure(node: "a", number: 4, now: 0)
+        #expect(!restarted.isHeld(at: 0))
         #expect(!restarted.isDue(at: second, delay: 0) && restarted.isDue(at: 3 * second, delay: 0))
+        restarted.heard(4, now: second)
+        #expect(restarted.isHeld(at: 2 * second))
     }
 }

@@ -160,6 +160,26 @@ extension EndToEnd {
             try eventually("equal ends") { Set(stage.nodes.map { $0.service?.end?.state.position }).count == 1 }
         }
 
+        @Test func `a node that ran alone after the cluster does not come back with what the stream lacks`() throws {
+            let stage = try Stage(nodes: 2)
+            try Self.start(stage)
+            try stage.database.run("INSERT INTO t VALUES (1, 'together')")
+            try Self.agree(stage, 1)
+            for node in stage.nodes { node.stop() }
+            let stranger = stage.nodes[0]
+            let cluster = stranger.settings.cluster
+            stranger.settings.cluster = nil
+            try stranger.start()
+            try stage.database.run("INSERT INTO t VALUES (2, 'alone')")
+            try stranger.caughtUp()
+            stranger.stop()
+            stranger.settings.cluster = cluster
+            try stranger.start(awaitingStream: false)
+            try eventually("a refusal") {
+                stranger.service?.status.trouble?.message.contains("this node's event log is not the cluster's") == true
+            }
+        }
+
         @Test func `a log of its own does not join a cluster that has one`() throws {
             let stage = try Stage(nodes: 2)
             try stage.nodes[0].start()

@@ -114,13 +114,13 @@ import Testing
             options.segmentBytes = 16 << 10
             options.retentionAge = nil
             let log = try LogSink(directory: storage, options: options)
-            let mark: StreamMark
-            switch try ReplicaFile(directory: storage).read() {
-            case .whole(let known): mark = known
-            case .none, .damaged: mark = StreamMark(log: stream.log)
+            var (mark, end) = (StreamMark(log: stream.log), StreamEnd.unknown)
+            if case .whole(let known, let told) = try ReplicaFile(directory: storage).read() {
+                (mark, end) = (known, told)
             }
             return Replica(
-                log: log, from: mark, tenure: Tenure(node: name, number: mark.tenure, now: 0), directory: storage,
+                log: log, from: mark, at: end, tenure: Tenure(node: name, number: mark.tenure, now: 0),
+                directory: storage,
                 coverage: StreamCoverage(), messages: StreamCoverage(publication: StreamCoverage.messages))
         }
 
@@ -134,6 +134,7 @@ import Testing
                 try replica.apply(now: 0)
             }
             try replica.flush(now: UInt64(stream.messages.count) * 1_000_000_000)
+            if replica.reader.mark.sequence == UInt64(stream.messages.count) { try replica.checkEnd() }
         }
 
         func stand() throws {

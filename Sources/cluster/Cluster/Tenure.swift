@@ -12,6 +12,8 @@ public struct Tenure: Sendable, Equatable {
 
     /// Node that holds the slot; nil if nobody does, or the reader has not seen a tenure yet.
     public private(set) var holder: Holder?
+    /// True if the holder has begun its tenure, or given a sign of life, while this node read along.
+    private var isKnownToLive = false
     /// Time of the holder's last sign of life.
     private var heardAt: UInt64
     /// Time before which this node does not stand.
@@ -32,6 +34,7 @@ public struct Tenure: Sendable, Equatable {
     public mutating func began(_ number: UInt64, _ node: String, now: UInt64) {
         assert(number >= holder?.number ?? 0, "tenures follow each other")
         holder = Holder(number: number, node: node)
+        isKnownToLive = true
         heardAt = now
     }
 
@@ -43,14 +46,16 @@ public struct Tenure: Sendable, Equatable {
 
     /// Records a sign of life of a holder. A sign of an earlier holder does not count.
     public mutating func heard(_ number: UInt64, now: UInt64) {
-        if number >= holder?.number ?? 0 { heardAt = max(heardAt, now) }
+        guard number >= holder?.number ?? 0 else { return }
+        isKnownToLive = true
+        heardAt = max(heardAt, now)
     }
 
     /// Records that this node could not hold the slot, so that others stand first.
     public mutating func rest(until moment: UInt64) { restsUntil = max(restsUntil, moment) }
 
     /// True if the holder has given a sign of life lately.
-    public func isHeld(at now: UInt64) -> Bool { holder != nil && now < heardAt + Self.patience }
+    public func isHeld(at now: UInt64) -> Bool { holder != nil && isKnownToLive && now < heardAt + Self.patience }
 
     /// True if this node should stand for the slot now.
     ///

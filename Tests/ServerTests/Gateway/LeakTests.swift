@@ -269,7 +269,7 @@ import Testing
             }, uniquingKeysWith: { first, _ in first })
     }
 
-    @Test(arguments: seeds(2), ["ranges", "full"])
+    @Test(arguments: zip(seeds(2), ["ranges", "full"]))
     func `each delivery that the right policy would not have made is found, and each that it would have made`(
         _ seed: Seed, _ scope: String
     ) throws {

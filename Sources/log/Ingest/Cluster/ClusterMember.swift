@@ -118,9 +118,9 @@ final class ClusterMember {
         let stream = try ClusterStream.open(
             jet, names, replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
         let link = try StreamLink(jet, names, node: settings.node)
-        let mark = try mark(in: stream)
+        let (mark, end) = try mark(in: stream)
         let replica = Replica(
-            log: log, from: mark,
+            log: log, from: mark, at: end,
             tenure: Tenure(node: settings.node, number: mark.tenure, now: Clock.monotonicNanoseconds()),
             directory: directory, coverage: replication.coverage, messages: replication.messages)
         Log.shared.info(
@@ -134,26 +134,26 @@ final class ClusterMember {
     }
 
     /// Finds the place of the stream up to which this node's log has everything.
-    private func mark(in stream: ClusterStream) throws -> StreamMark {
+    private func mark(in stream: ClusterStream) throws -> (StreamMark, StreamEnd) {
         let start = StreamMark(
             log: stream.log, sequence: max(1, stream.first) - 1, chain: stream.first <= 1 ? ClusterChain() : nil)
         switch try ReplicaFile(directory: directory).read() {
-        case .none where log.isNew || stream.last == 0: return start
+        case .none where log.isNew || stream.last == 0: return (start, .unknown)
         case .none:
             throw Replica.Diverged(words: "the log was begun before this node belonged to the cluster")
         // The log itself says what it has: reading begins again at the stream's start.
-        case .damaged: return start
-        case .whole(let mark) where mark.log != stream.log:
+        case .damaged: return (start, .unknown)
+        case .whole(let mark, _) where mark.log != stream.log:
             throw Replica.Diverged(words: "it belongs to log \(mark.log), the stream to log \(stream.log)")
-        case .whole(let mark) where mark.sequence > stream.last:
+        case .whole(let mark, _) where mark.sequence > stream.last:
             throw Replica.Diverged(
                 words: "it has message \(mark.sequence), and the stream ends at message \(stream.last)")
-        case .whole(let mark) where mark.sequence + 1 < stream.first:
+        case .whole(let mark, _) where mark.sequence + 1 < stream.first:
             throw Replica.Diverged(
                 words:
                     "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)"
             )
-        case .whole(let mark): return mark
+        case .whole(let mark, let end): return (mark, end)
         }
     }
 
@@ -176,6 +176,7 @@ final class ClusterMember {
             if let pulse = link.takeHeard() {
                 replica.tenure.heard(pulse.tenure, now: now)
                 covering = pulse
+                if pulse.sequence == replica.reader.mark.sequence { try replica.checkEnd() }
             }
             tell(replica, covering, now)
             if dropped > 0 || consumer.isLost(at: now) {
@@ -230,6 +231,7 @@ final class ClusterMember {
         guard mark.sequence == stream.last, !replica.reader.isInsideBatch || replica.tenure.holder != nil else {
             return nil
         }
+        try replica.checkEnd()
         let now = Clock.monotonicNanoseconds()
         guard reachesDatabase() else {
             replica.tenure.rest(until: now + 1_000_000_000)

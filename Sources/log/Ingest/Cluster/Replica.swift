@@ -25,8 +25,11 @@ final class Replica {
     private var waiting: [StreamBatch] = []
     /// Offset of the first batch's next record.
     private var offset = 0
-    /// Epoch in which the record at hand lies.
-    private var epoch: UInt64 = 0
+    /// Place at which a log stands that has everything up to the record at hand, by the stream alone. In it lies the
+    /// epoch of the record.
+    private var end: StreamEnd
+    /// Number of changes of the unfinished transaction.
+    private var unfinished: UInt64 = 0
     private var schemas: [UInt64: Schema] = [:]
     private var kept = Kept()
 
@@ -43,22 +46,17 @@ final class Replica {
     }
 
     init(
-        log: LogSink, from mark: StreamMark, tenure: Tenure, directory: any StorageDirectory, coverage: StreamCoverage,
+        log: LogSink, from mark: StreamMark, at end: StreamEnd = .unknown, tenure: Tenure,
+        directory: any StorageDirectory, coverage: StreamCoverage,
         messages: StreamCoverage
     ) {
         self.log = log
+        self.end = end
         self.tenure = tenure
         self.coverage = coverage
         self.messages = messages
         reader = StreamReader(from: mark)
         file = ReplicaFile(directory: directory)
-    }
-
-    /// Begins to read at another place: the stream was found not to go on where the reader stood.
-    func restart(from mark: StreamMark) {
-        reader = StreamReader(from: mark)
-        waiting = []
-        offset = 0
     }
 
     // MARK: Reading
@@ -125,9 +123,19 @@ final class Replica {
         }
     }
 
+    /// Checks that the log has nothing that the stream lacks, when everything has been read.
+    func checkEnd() throws {
+        guard waiting.isEmpty, !reader.isInsideBatch, !log.isInsideTransaction, !log.isNew, end != .unknown,
+            let place = log.appended
+        else { return }
+        guard place == end.place else {
+            throw Diverged(words: "the log stands at \(place), and the stream ends at \(end.place)")
+        }
+    }
+
     /// Checks that the batch begins where the log stands, or before.
     private func check(_ head: StreamHead) throws(Diverged) {
-        epoch = head.epoch
+        end = StreamEnd(place: EventLogPosition(epoch: head.epoch, offset: head.offset), position: head.position)
         schemas.removeAll(keepingCapacity: schemas.count < 1_000)
         guard let place = log.appended, !log.isNew, head.epoch != 0 else { return }
         if place.epoch == head.epoch {
@@ -142,12 +150,12 @@ final class Replica {
 
     /// True if the log has what lies before this position in the epoch at hand.
     private func has(_ position: LSN) -> Bool {
-        log.isNew || log.appended?.epoch != epoch || position <= log.position
+        log.isNew || log.appended?.epoch != end.place.epoch || position <= log.position
     }
 
     /// True if the log has the transaction whose commit record begins at this position.
     private func hasCommit(at position: LSN) -> Bool {
-        log.isNew || log.appended?.epoch != epoch || position < log.position
+        log.isNew || log.appended?.epoch != end.place.epoch || position < log.position
     }
 
     private func apply(_ record: ClusterRecord, _ batch: StreamBatch, _ now: UInt64) throws {
@@ -156,7 +164,9 @@ final class Replica {
             let schema = Schema(try RelationCodec.decode(batch.bytes.rawBytes.extracting(range)))
             schemas[schema.fingerprint] = schema
         case .part(let part): try append(part, batch.bytes.rawBytes.extracting(part.payload))
-        case .progress(let position): if !has(position) { try log.advance(to: position) }
+        case .progress(let position):
+            if !has(position) { try log.advance(to: position) }
+            end.position = max(end.position, position)
         case .gap(let gap, let system, let next): try pass(gap, system, next)
         case .beginning(let slot): if log.isNew { try log.prepare(for: slot) }
         case .begin(let system, let position, let gap, let next):
@@ -164,7 +174,7 @@ final class Replica {
         case .lineage(let lineage): try follow(lineage)
         case .messages(let publication): try follow(messages: publication)
         case .memberships(let publication): try follow(memberships: publication)
-        case .abandon: try log.abandon()
+        case .abandon: try abandonUnfinished()
         case .tenure(let node, let state):
             try abandonUnfinished()
             try adopt(state)
@@ -178,6 +188,11 @@ final class Replica {
 
     private func append(_ part: PartRecord, _ payload: RawSpan) throws {
         let info = try TransactionPart(payload).info
+        defer {
+            end.place.offset += UInt64(part.changeCount)
+            unfinished = part.isLast ? 0 : unfinished + UInt64(part.changeCount)
+            if part.isLast { end.position = info.endLSN }
+        }
         // Only the last part of a transaction knows where it ends, so its commit decides.
         guard !hasCommit(at: info.commitLSN) else { return }
         let schemas = try part.schemas.map { print in
@@ -192,10 +207,12 @@ final class Replica {
 
     private func abandonUnfinished() throws {
         if log.isInsideTransaction { try log.abandon() }
+        end.place.offset -= min(unfinished, end.place.offset)
+        unfinished = 0
     }
 
     private func begin(_ system: UInt64, _ position: LSN, _ gap: Gap?, _ next: UInt64) throws {
-        defer { epoch = next }
+        defer { end = StreamEnd(place: EventLogPosition(epoch: next, offset: 0), position: gap?.to ?? position) }
         guard log.isNew else { return }
         if gap == nil { log.choose(epochs: next) } else { log.choose(epochs: next &+ 1, next) }
         try log.begin(systemIdentifier: system, at: position, after: gap)
@@ -203,7 +220,11 @@ final class Replica {
     }
 
     private func pass(_ gap: Gap, _ system: UInt64, _ next: UInt64) throws {
-        defer { epoch = next }
+        try abandonUnfinished()
+        defer {
+            end.place.epoch = next
+            end.position = gap.to
+        }
         guard !log.isNew, !log.has(epoch: next) else { return }
         if !isHolder { try noting { () throws(SystemError) in try coverage.forget() } }
         log.choose(epochs: next)
@@ -222,7 +243,8 @@ final class Replica {
             try log.begin(
                 systemIdentifier: state.system, at: EventLogPosition(epoch: state.epoch, offset: state.offset),
                 position: state.position)
-            epoch = state.epoch
+            end = StreamEnd(
+                place: EventLogPosition(epoch: state.epoch, offset: state.offset), position: state.position)
         }
         if let slot = state.beginning, log.isNew, log.beginningSlot != slot { try log.prepare(for: slot) }
         if let lineage = state.lineage { try follow(lineage) }
@@ -266,9 +288,7 @@ final class Replica {
     /// Makes everything that was applied durable, and writes from time to time how far it goes.
     func flush(now: UInt64) throws {
         try log.flush()
-        guard waiting.isEmpty, !reader.isInsideBatch, !log.isInsideTransaction, kept.mark != reader.mark,
-            kept.isUrgent || now >= kept.writtenAt + Self.keepInterval
-        else { return }
+        guard kept.isUrgent || now >= kept.writtenAt + Self.keepInterval else { return }
         try keep()
         kept.writtenAt = now
     }
@@ -276,7 +296,7 @@ final class Replica {
     /// Writes the place in the stream up to which the log has everything.
     func keep() throws {
         guard waiting.isEmpty, !reader.isInsideBatch, !log.isInsideTransaction, kept.mark != reader.mark else { return }
-        try noting { () throws(SystemError) in try file.write(reader.mark) }
+        try noting { () throws(SystemError) in try file.write(reader.mark, end) }
         kept.mark = reader.mark
         kept.isUrgent = false
     }

@@ -1,6 +1,16 @@
 import Bytes
+import Change
 import Cluster
+import EventLog
 import System
+
+/// Place at which a log stands that has everything up to a message of the stream.
+struct StreamEnd: Equatable {
+    var place: EventLogPosition
+    var position: LSN
+
+    static let unknown = StreamEnd(place: EventLogPosition(epoch: 0, offset: 0), position: .zero)
+}
 
 /// File beside the log's segments that says up to which message of the cluster's stream the log has everything. It has
 /// lines of text and a checksum, and is replaced as a whole.
@@ -15,7 +25,7 @@ struct ReplicaFile {
 
     enum Content: Equatable {
         case none
-        case whole(StreamMark)
+        case whole(StreamMark, StreamEnd)
         case damaged
     }
 
@@ -26,26 +36,31 @@ struct ReplicaFile {
         _ = unsafe try bytes.append(upTo: Self.maximumBytes) { room throws(SystemError) in
             unsafe try file.read(into: room, at: 0)
         }
-        return Self.decode(bytes.bytes).map { .whole($0) } ?? .damaged
+        return Self.decode(bytes.bytes).map { .whole($0.mark, $0.end) } ?? .damaged
     }
 
-    static func decode(_ bytes: RawSpan) -> StreamMark? {
+    static func decode(_ bytes: RawSpan) -> (mark: StreamMark, end: StreamEnd)? {
         let lines = bytes.text.split(separator: "\n").map { $0.split(separator: " ") }
-        guard lines.count == 5, lines.allSatisfy({ $0.count == 2 }), lines[4][0] == "checksum",
-            let checksum = UInt32(lines[4][1], radix: 16)
+        guard lines.count == 7, lines.allSatisfy({ $0.count == 2 }), lines[6][0] == "checksum",
+            let checksum = UInt32(lines[6][1], radix: 16)
         else { return nil }
-        let end = bytes.byteCount - "checksum \(lines[4][1])\n".utf8.count
+        let end = bytes.byteCount - "checksum \(lines[6][1])\n".utf8.count
         guard end > 0, CRC32C.of(bytes.extracting(0..<end)) == checksum, lines[0][0] == "log",
             let log = ClusterLogID(lines[0][1]), lines[1][0] == "sequence", let sequence = UInt64(lines[1][1]),
-            lines[2][0] == "chain", lines[3][0] == "tenure", let tenure = UInt64(lines[3][1])
+            lines[2][0] == "chain", lines[3][0] == "tenure", let tenure = UInt64(lines[3][1]), lines[4][0] == "end",
+            let place = EventLogPosition(lines[4][1]), lines[5][0] == "lsn", let position = LSN(lines[5][1])
         else { return nil }
-        return StreamMark(log: log, sequence: sequence, chain: ClusterChain(lines[2][1]), tenure: tenure)
+        return (
+            StreamMark(log: log, sequence: sequence, chain: ClusterChain(lines[2][1]), tenure: tenure),
+            StreamEnd(place: place, position: position)
+        )
     }
 
-    func write(_ mark: StreamMark) throws(SystemError) {
+    func write(_ mark: StreamMark, _ end: StreamEnd) throws(SystemError) {
         var text = ByteWriter(capacity: 256)
         text.append("log \(mark.log)\nsequence \(mark.sequence)\n")
         text.append("chain \(mark.chain.map { "\($0)" } ?? "unknown")\ntenure \(mark.tenure)\n")
+        text.append("end \(end.place)\nlsn \(end.position)\n")
         text.append("checksum \(String(CRC32C.of(text.bytes), radix: 16))\n")
         try directory.replace(Self.name, with: text.bytes)
     }
