@@ -173,6 +173,7 @@ import Testing
         // A sign of an earlier holder is no sign of life of this one.
         tenure.heard(3, now: 6 * second)
         #expect(tenure.isDue(at: 6 * second, delay: 0) && !tenure.isHeld(at: 6 * second))
+        #expect(tenure.isFed(at: 6 * second) && !tenure.isFed(at: 15 * second))
         #expect(!tenure.isDue(at: 6 * second, delay: second))
         tenure.began(9, "a", now: 7 * second)
         #expect(tenure.isDue(at: 7 * second, delay: 0))

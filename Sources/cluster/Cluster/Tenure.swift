@@ -55,7 +55,15 @@ public struct Tenure: Sendable, Equatable {
     public mutating func rest(until moment: UInt64) { restsUntil = max(restsUntil, moment) }
 
     /// True if the holder has given a sign of life lately.
-    public func isHeld(at now: UInt64) -> Bool { holder != nil && isKnownToLive && now < heardAt + Self.patience }
+    public func isHeld(at now: UInt64) -> Bool {
+        holder != nil && isKnownToLive && now < heardAt + Self.patience
+    }
+
+    /// Maximum time between two holders for which nodes serve their clients as usual. A take-over is shorter.
+    public static let ordinaryPause: UInt64 = 12_000_000_000
+
+    /// True if the log is fed, or was a moment ago and another holder is expected.
+    public func isFed(at now: UInt64) -> Bool { isKnownToLive && now < heardAt + Self.ordinaryPause }
 
     /// True if this node should stand for the slot now.
     ///

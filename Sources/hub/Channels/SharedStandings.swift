@@ -44,7 +44,8 @@ struct SharedStanding: Sendable, Equatable {
 
     init(_ entry: ResumeRegistry.Entry, at place: UInt32) {
         self.place = place
-        isInUse = entry.standing != .free
+        // Another client was taken for this one: it says so itself if that was wrong.
+        isInUse = entry.standing != .free && entry.succeeded == 0
         isGone = entry.standing == .gone
         owesLoss = entry.owesLoss
         loop = entry.loop

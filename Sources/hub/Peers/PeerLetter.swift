@@ -22,9 +22,9 @@ enum PeerLetter {
         case wish
         /// All presences of a node, or a part of them: part u32, number of parts u32, changes.
         case presences
-        /// Records of a node's clients.
+        /// Records of a node's clients, behind the number of the node's name u64.
         case records
-        /// Client of another node that came to the sender; the number is that node's. Place u32, key 2 × u64.
+        /// Client of another node that came to the sender; the number is that of the node's name. Place u32, key 2 × u64.
         case claim
     }
 

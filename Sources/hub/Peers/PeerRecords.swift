@@ -3,13 +3,14 @@
 public struct PeerRecords: Sendable {
     /// Client of a node that another node serves now.
     public struct Claim: Sendable, Equatable {
-        public var node: UInt64
+        /// Number of the node's name, which it keeps when it starts again.
+        public var home: UInt64
         public var place: UInt32
         public var high: UInt64
         public var low: UInt64
 
-        public init(node: UInt64, place: UInt32, high: UInt64, low: UInt64) {
-            self.node = node
+        public init(home: UInt64, place: UInt32, high: UInt64, low: UInt64) {
+            self.home = home
             self.place = place
             self.high = high
             self.low = low
@@ -19,7 +20,7 @@ public struct PeerRecords: Sendable {
     /// Returns the contents of letters with all records, or with those that changed since the last call.
     let changes: @Sendable (_ all: Bool) -> [[UInt8]]
     /// Takes a content of another node. Returns false if it is invalid.
-    let learn: @Sendable (_ node: UInt64, _ content: [UInt8]) -> Bool
+    let learn: @Sendable (_ node: UInt64, _ home: UInt64, _ content: [UInt8]) -> Bool
     /// Records that a node is silent.
     let lose: @Sendable (_ node: UInt64) -> Void
     /// Returns the clients of other nodes that came to this one since the last call.
@@ -29,7 +30,7 @@ public struct PeerRecords: Sendable {
 
     public init(
         changes: @escaping @Sendable (_ all: Bool) -> [[UInt8]],
-        learn: @escaping @Sendable (_ node: UInt64, _ content: [UInt8]) -> Bool,
+        learn: @escaping @Sendable (_ node: UInt64, _ home: UInt64, _ content: [UInt8]) -> Bool,
         lose: @escaping @Sendable (_ node: UInt64) -> Void, takeClaims: @escaping @Sendable () -> [Claim],
         claimed: @escaping @Sendable (Claim) -> Void
     ) {

@@ -33,6 +33,8 @@ public final class PeerTalk: Sendable {
     private let subject: String
     /// Number of this node, new with each start.
     private let node = UInt64.random(in: 1 ... .max)
+    /// Number of this node's name.
+    private let home: UInt64
     /// Beats when there is something to send or to hear, or the exchange is to end. Loops have descriptor tables of their
     /// own, so they could not ring a bell of this thread.
     private let pulse = Pulse()
@@ -47,8 +49,13 @@ public final class PeerTalk: Sendable {
     static let maximumNodes = 255
     private static let loopsOfNode: UInt16 = 256
 
-    /// - Parameter project: name of the project in subjects.
-    public init(_ settings: NatsSettings, project: String, metrics: ProjectMetrics) {
+    /// - Parameters:
+    ///   - name: name of this node.
+    ///   - project: name of the project in subjects.
+    public init(_ settings: NatsSettings, name: String, project: String, metrics: ProjectMetrics) {
+        var hash = KeyHash(seed: 1)
+        hash.combine(Array(name.utf8).rawBytes)
+        home = hash.value
         self.settings = settings
         subject = "tw.talk.\(project)"
         self.metrics = metrics
@@ -161,11 +168,14 @@ public final class PeerTalk: Sendable {
                 out.numbers.records += 1
                 return out.numbers.records
             }
-            let letter = PeerLetter.write(.records, from: node, number: number) { $0.append(content) }
+            let letter = PeerLetter.write(.records, from: node, number: number) { writer in
+                writer.append(little: home)
+                writer.append(content)
+            }
             try connection.publish(letter.rawBytes, to: subject)
         }
         for claim in records.takeClaims() {
-            let letter = PeerLetter.write(.claim, from: node, number: claim.node) { writer in
+            let letter = PeerLetter.write(.claim, from: node, number: claim.home) { writer in
                 writer.append(little: claim.place)
                 writer.append(little: claim.high)
                 writer.append(little: claim.low)
@@ -209,7 +219,7 @@ public final class PeerTalk: Sendable {
             if head.number == node { try answer(connection) }
             return
         case .claim:
-            if head.number == node { heard(claim: bytes) }
+            if head.number == home { heard(claim: bytes) }
             return
         case .broadcasts, .presence, .pulse, .presences, .records: break
         }
@@ -225,7 +235,7 @@ public final class PeerTalk: Sendable {
         guard (try? reader.skip(PeerLetter.headBytes)) != nil, let place = try? reader.littleUInt32(),
             let high = try? reader.littleUInt64(), let low = try? reader.littleUInt64()
         else { return }
-        records.withLock { $0 }?.claimed(PeerRecords.Claim(node: node, place: place, high: high, low: low))
+        records.withLock { $0 }?.claimed(PeerRecords.Claim(home: home, place: place, high: high, low: low))
     }
 
     /// Sends all presences and records of this node.
@@ -305,10 +315,11 @@ private struct Peers {
                 isMissing = isMissing || peer.records ?? 0 < last
             }
         case .records:
+            guard let home = try? reader.littleUInt64() else { break }
             let content = reader.rest().copied()
             let isWhole = content.first.map { $0 & 1 != 0 } ?? false
             if isWhole || peer.records.map({ head.number == $0 + 1 }) ?? false {
-                if records?.learn(head.node, content) == true { peer.records = head.number }
+                if records?.learn(head.node, home, content) == true { peer.records = head.number }
             } else if head.number > peer.records ?? 0 {
                 isMissing = true
             }

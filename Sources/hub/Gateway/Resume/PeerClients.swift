@@ -5,23 +5,43 @@ import EventLog
 struct PeerClients: Sendable {
     /// Client of another node that has come to this one.
     struct Claim: Sendable {
-        var node: UInt64
+        /// Number of the node's name.
+        var home: UInt64
         var place: UInt32
         var key: ResumeKey
+        /// Time in seconds at which the claim is forgotten; zero until it is sent.
+        var expires: Int64 = 0
     }
 
     private struct Node {
         var standings = PeerStandings()
+        var home: UInt64 = 0
         /// Time in seconds at which what is known of a silent node is forgotten; nil while the node is heard.
         var forgetAt: Int64?
     }
 
     private var nodes: [UInt64: Node] = [:]
     private var claims: [Claim] = []
+    /// Claims that were sent. A node that was down when one was sent has the clients again when it starts, and hears of
+    /// the claim then.
+    private var sent: [Claim] = []
 
-    mutating func learn(_ node: UInt64, _ content: RawSpan) -> Bool {
+    /// Maximum number of claims that are remembered. What a node does not hear of, it only repeats to a client.
+    private static let maximumClaims = 100_000
+
+    mutating func learn(_ node: UInt64, of home: UInt64, _ content: RawSpan) -> Bool {
+        let isNew = nodes[node] == nil
         nodes[node, default: Node()].forgetAt = nil
-        return nodes[node]?.standings.take(content) ?? false
+        nodes[node]?.home = home
+        guard nodes[node]?.standings.take(content) ?? false else { return false }
+        if isNew {
+            // The node has started again, so what was known of it before is over.
+            nodes = nodes.filter { $0.key == node || $0.value.home != home }
+            claims += sent.filter { $0.home == home }
+            sent.removeAll { $0.home == home }
+        }
+        for claim in claims where claim.home == home { nodes[node]?.standings.remove(claim.place) }
+        return true
     }
 
     /// Records that a node is silent. Its clients may come here for their grace period.
@@ -29,6 +49,7 @@ struct PeerClients: Sendable {
 
     mutating func expire(now: Int64) {
         nodes = nodes.filter { ($0.value.forgetAt ?? .max) > now }
+        if let first = sent.first, first.expires <= now { sent.removeAll { $0.expires <= now } }
     }
 
     /// Finds where a joining client stood on another node. It is the lowest position of all clients that it may be.
@@ -48,7 +69,7 @@ struct PeerClients: Sendable {
                     least ?? candidate.mark, candidate.owesLoss || found?.owesLoss == true || isOfAnotherLog
                 )
                 if candidate.isGone || node.forgetAt != nil { isOnlyHere = false }
-                claims.append(Claim(node: number, place: candidate.place, key: key))
+                claims.append(Claim(home: node.home, place: candidate.place, key: key))
                 nodes[number]?.standings.remove(candidate.place)
             }
         }
@@ -58,8 +79,14 @@ struct PeerClients: Sendable {
         return found
     }
 
-    mutating func takeClaims() -> [Claim] {
-        defer { claims = [] }
-        return claims
+    /// Returns the claims that have not been sent. They are remembered until then.
+    mutating func takeClaims(until expires: Int64) -> [Claim] {
+        let taken = claims
+        claims = []
+        for var claim in taken where sent.count < Self.maximumClaims {
+            claim.expires = expires
+            sent.append(claim)
+        }
+        return taken
     }
 }

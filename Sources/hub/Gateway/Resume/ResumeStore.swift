@@ -147,7 +147,9 @@ public final class ResumeStore: Sendable {
         book.withLock { $0.share() }
         return PeerRecords(
             changes: { [self] all in book.withLock { $0.takeShared(all: all, secret: secret) } },
-            learn: { [self] node, content in peers.withLock { $0.learn(node, content.rawBytes) } },
+            learn: { [self] node, home, content in
+                peers.withLock { $0.learn(node, of: home, content.rawBytes) }
+            },
             lose: { [self] node in
                 let now = clock.seconds(at: time.monotonicNanoseconds())
                 peers.withLock { $0.lose(node, until: now + graceSeconds) }
@@ -156,8 +158,8 @@ public final class ResumeStore: Sendable {
                 let now = clock.seconds(at: time.monotonicNanoseconds())
                 return peers.withLock { peers in
                     peers.expire(now: now)
-                    return peers.takeClaims().map {
-                        PeerRecords.Claim(node: $0.node, place: $0.place, high: $0.key.high, low: $0.key.low)
+                    return peers.takeClaims(until: now + graceSeconds).map {
+                        PeerRecords.Claim(home: $0.home, place: $0.place, high: $0.key.high, low: $0.key.low)
                     }
                 }
             },

@@ -203,7 +203,7 @@ final class ClusterMember {
 
     /// Publishes whether the log is followed, and which commits it has.
     private func tell(_ replica: Replica, _ covering: NodePulse?, _ now: UInt64) {
-        let isFollowing = !replica.log.isNew && replica.tenure.isHeld(at: now)
+        let isFollowing = !replica.log.isNew && replica.tenure.isFed(at: now)
         if isFollowing != status.isStreaming {
             if isFollowing { status.streamingBegan() } else { status.streamingEnded() }
             replication.metrics.replicationConnected.set(Int64(isFollowing ? 1 : 0))
