@@ -397,6 +397,9 @@ def check_states(browser, hub, state):
     held = []
     answering(tail, lambda route: held.append(route), "#/stream?where=a%3D7", "The hub is still reading the log",
               lambda: (tab.page.get_by_role("button", name="Cancel").click(), tab.wait_for("Cancelled")))
+    for route in held:
+        with contextlib.suppress(Exception):
+            route.abort()
     tab.go("#/stream?where=a%3D8&table=office.notes")
     tab.wait_for("The hub does not understand the question")
     tab.go("#/change/999999")

@@ -242,13 +242,10 @@ export function housePage(context) {
       const columns = [['setting', (one) => h('span.mono', { title: one.summary }, one.name), 'tight'], ['value', (one) => h('span.value', one.value), '', (one) => one.value], ['from', (one) => one.source]]
       return [table({ label: 'Changed settings', rows: own, columns, tools: `${plural(own.length, 'setting')} that differ from the default` }), h('details', h('summary', `All ${data.length} settings`), table({ label: 'All settings', rows: data, columns }))]
     } }),
-    panel({ title: 'Audit', until, load: (signal) => source.ask('audit', { reads: true }, signal), show: (answer) => {
-      if (!answer.records.length) return empty('Nobody was recorded yet', 'Unmasking, signals, and what operators ask are recorded here.')
+    panel({ title: 'Audit', until, load: (signal) => Promise.all([source.ask('audit', {}, signal), source.ask('audit', { reads: true }, signal)]), show: ([done, read]) => {
       const of = (label, rows) => table({ label, rows: rows.reverse(), tools: `${plural(rows.length, 'line')}, the newest first`, columns: [
         ['time (UTC)', (one) => time(one.time, true), 'tight'], ['who', (one) => one.operator || one.user || ''], ['action', (one) => one.action, 'tight'], ['what', (one) => h('span.value', one.what)], ['because', (one) => one.reason ?? '']] })
-      const reads = answer.records.filter((one) => one.action === 'read')
-      const acts = answer.records.filter((one) => one.action !== 'read')
-      return [acts.length ? of('What was done', acts) : h('p.second', 'Nobody unmasked a value, sent a signal, or changed anything.'), h('details', h('summary', `${plural(reads.length, 'read')} of operators`), of('Reads', reads)), searched(answer, 'the audit file of the log, and that of reads')]
+      return [done.records.length ? of('What was done', done.records.slice()) : h('p.second', 'Nobody unmasked a value, sent a signal, or changed anything.'), h('details', h('summary', `${plural(read.records.length, 'read')} of operators`), of('Reads', read.records.slice())), searched(done, 'the audit file of the log, and that of reads')]
     } }),
     panel({ title: 'Blocks', until, load: (signal) => source.get('blocks', signal), show: ({ data }) => data.length ? table({ label: 'Blocks', rows: data, columns: [['whom', (one) => one.user ?? one.login], ['until (UTC)', (one) => time(one.until, true)], ['by', (one) => one.by], ['because', (one) => one.reason]] }) : h('p.second', 'Nobody is blocked.') }),
     bundlePart(context),
