@@ -49,7 +49,7 @@ export function streamPage(context) {
   const lead = h('div.lead', h('h1', 'Stream'), h('p.second', 'Every change in the order of commits, the oldest first. Choose one to see who was told of it.'))
   if (query.live) return [lead, form, livePart(context)]
   return [lead, form, panel({
-    until, lines: 8, load: (signal) => source.ask('tail', params, signal),
+    until, lines: 24, load: (signal) => source.ask('tail', params, signal),
     show: (answer) => {
       const rows = changeRows(answer.records)
       const [first, last] = [rows[0], rows.at(-1)]
@@ -155,7 +155,7 @@ export function changePage(context) {
   const telling = source.ask('who', { offset: `@${offset}`, gone: true }, until)
   return [
     panel({
-      until, load: () => changing,
+      until, lines: 5.5, load: () => changing,
       show: ({ records: [change] }) => change ? [
         h('div.lead', h('p.mono.second', `@${offset}`), h('h1', headline(change)), change.op === 'UPDATE' ? h('p', summary(change).slice(0, 600)) : null,
           change.actor ? h('p', `By ${change.actor.actor ?? JSON.stringify(change.actor)}, as the application recorded it.`) : null),
@@ -165,7 +165,7 @@ export function changePage(context) {
       ] : empty('The log has no such change', 'Offsets count entries of all kinds, and retention removes old ones.', h('a.button', { href: '#/stream' }, 'Show the newest changes')),
     }),
     panel({
-      title: 'Who was told', until, lines: 5,
+      title: 'Who was told', until, lines: 18,
       load: async () => { const [told, { records: [change] }] = await Promise.all([telling, changing]); return { told, change } },
       show: ({ told, change }) => change ? [pathOf(change, told.records), recipients(context, change, told)] : empty('Nobody', 'There is no such change.'),
     }),

@@ -21,7 +21,7 @@ export function nowPage(context) {
     })]
   }
   const sentences = panel({
-    until, lines: 6,
+    until, lines: 19,
     load: async (signal) => {
       const or = (/** @type {Promise<any>} */ promise) => promise.catch((error) => { if (error instanceof AskError && (error.kind === 'role' || error.kind === 'nothing' || error.kind === 'question')) return null; throw error })
       const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', {}, signal)), or(source.get('channels', signal))])

@@ -114,7 +114,7 @@ export function panel({ title, load, show, until, tools, lines = 3 }) {
     until.addEventListener('abort', stop)
     box.setAttribute('aria-busy', 'true')
     const note = h('p.small.second')
-    if (!isAgain || !body.firstChild) fill(body, h('div.waiting', { role: 'status', 'aria-label': 'Loading' }, Array.from({ length: lines }, () => h('i')), note))
+    if (!isAgain || !body.firstChild) fill(body, h('div.waiting', { role: 'status', 'aria-label': 'Loading', style: { 'min-height': `${lines * 24}px` } }, h('i'), h('i'), h('i'), note))
     const slow = setTimeout(() => fill(note, 'The hub is still reading the log … ', h('button', { onclick: stop }, 'Cancel')), 1500)
     const slower = setTimeout(() => fill(note, 'This takes long. A smaller window of time is faster. ', h('button', { onclick: stop }, 'Cancel')), 8000)
     try {

@@ -19,7 +19,7 @@ export function lanesPage(context) {
   return [
     h('div.lead', h('h1', sub ? `Lanes of ${shortName(sub)}` : session ? `Session ${session}` : 'Lanes'), h('p.second', 'Each channel of a client: when it was joined, what it was sent, and when it was away.')), form,
     panel({
-      until, lines: 8, load: (signal) => source.ask(command, params, signal),
+      until, lines: 20, load: (signal) => source.ask(command, params, signal),
       show: (answer) => {
         const { lanes, restarts } = lanesOf(answer.records)
         const where = sub ? `everything that the ledger has of ${sub}` : session ? `everything that the ledger has of the session` : `the ledger ${from ? `from ${from}` : 'of the last hour'}${to ? ` to ${to}` : ''}`
@@ -104,7 +104,7 @@ export function truthsPage(context) {
   if (!session) return [lead, sessionChoice(context, 'truths')]
   context.command(commandLine('session', { session, deliveries: true }))
   return [lead, panel({
-    until, lines: 8,
+    until, lines: 20,
     load: async (signal) => {
       const lanes = await laneEvents(source, session, signal)
       const lane = lanes.find((one) => String(one.channel) === channel) ?? lanes[0]
@@ -212,7 +212,7 @@ export function filmPage(context) {
   context.command(commandLine('tail', { from: from ? `@${from}` : 'oldest', table: wanted }))
   const lead = h('div.lead', h('h1', 'Film'), h('p.second', 'The table and the screens of its clients, change by change. Space plays and pauses; the arrow keys step.'))
   return [lead, panel({
-    until, lines: 8,
+    until, lines: 20,
     load: async (signal) => {
       const begin = from ? `@${from}` : await source.start(signal)
       const ledger = await source.ask('session', { from: begin === 'oldest' ? begin : '-1h' }, signal)
