@@ -319,7 +319,7 @@ import Testing
              */
             export const c = /** @type {number} */ (1)
             """
-        #expect(PageFiles.joinable(module) == "function b() {\n  return 'export // import'\n}\nconst c = (1)\n")
+        #expect(PageFiles.joinable(module) == "function b() {\n\treturn 'export // import'\n}\nconst c = (1)\n")
     }
 
     /// Names at the top of a module must differ from those of all others, because the hub serves them as one.
@@ -331,7 +331,7 @@ import Testing
             for line in PageFiles.joinable(PageFiles.text(script)).split(separator: "\n") {
                 let words = line.split(whereSeparator: { !$0.isLetter && !$0.isNumber && $0 != "_" })
                     .drop { $0 == "async" }
-                guard !line.hasPrefix(" "), words.count > 1,
+                guard !line.hasPrefix("\t"), words.count > 1,
                     ["function", "const", "let", "class"].contains(words.first)
                 else { continue }
                 let name = words[words.startIndex + 1]

@@ -52,6 +52,19 @@ struct WhyStage {
 @Suite(.within(minutes: 10)) struct WhyTests {
     private static let own = "CREATE POLICY own ON fullrep FOR SELECT USING (email = (auth.jwt() ->> 'email'))"
 
+    @Test func `a client of the ledger is named by its session alone`() async throws {
+        let stage = try WhyStage(Self.own)
+        defer { stage.log.remove() }
+        let both = await stage.run("--offset", "12", "--session", "1f/1", "--role", "authenticated")
+        #expect(both.exitCode == .usage)
+        #expect(both.errors.contains("--session and --role both say who is meant"))
+        let unknown = await stage.run("--offset", "12", "--session", "1f/1")
+        #expect(unknown.exitCode == .notFound)
+        #expect(unknown.errors.contains("the ledger has no client 1f/1 around @12"))
+        let malformed = await stage.run("--offset", "12", "--session", "ana")
+        #expect(malformed.exitCode == .usage)
+    }
+
     @Test func `who may read the row was told`() async throws {
         let stage = try WhyStage(Self.own)
         defer { stage.log.remove() }

@@ -64,7 +64,7 @@ public enum PageFiles {
         Array(embedded.filter { $0.name.hasSuffix(".js") }.map { joinable(text($0.name)) }.joined().utf8))
 
     /// Returns the lines of a module that others can follow in the same file: without its imports, the word `export`,
-    /// and lines of comments. Modules must keep an import, and such a comment, on lines of its own.
+    /// comments on lines of their own and types, and with tabs. Modules must keep an import on one line.
     static func joinable(_ module: String) -> String {
         var lines: [String] = []
         var isInComment = false
@@ -75,7 +75,9 @@ public enum PageFiles {
             } else if text.hasPrefix("//") || line.hasPrefix("import ") {
                 continue
             } else {
-                lines.append(withoutTypes(line.hasPrefix("export ") ? line.dropFirst("export ".count) : line))
+                let depth = (line.count - text.count) / 2
+                let code = line.hasPrefix("export ") ? text.dropFirst("export ".count) : text
+                lines.append(String(repeating: "\t", count: depth) + withoutTypes(code))
             }
         }
         return lines.joined(separator: "\n") + "\n"

@@ -25,7 +25,8 @@ struct WhyCommand: Command {
 
         Name the change by --offset (see 'tidewire tail'), or by --key: the newest change of that row. --claims is the \
         payload of a token as JSON, without its signature. --role and --sub give what the claims lack, or are enough \
-        without claims.
+        without claims. --session names a client instead, as 'tidewire who' prints it: its claims and its filter are \
+        those that the ledger recorded.
 
         The command judges by the rights, policies, memberships and clock of THEN, as far as the log has them \
         (setting: ledger). The log records policies when they change; the command computes past memberships from the \
@@ -59,7 +60,8 @@ struct WhyCommand: Command {
         """
     let options: [Option] =
         [
-            .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .subscribedFilter, .event, .asOfNow,
+            .changedTable, .changeOffset, .changedKey, .claims, .role, .subject, .client, .subscribedFilter, .event,
+            .asOfNow,
             .output, .json, .zone, .log, .project,
         ] + Option.masking + Option.asking
     let optionGroups: [OptionGroup] = [
@@ -83,19 +85,26 @@ struct WhyCommand: Command {
         if let code = try arguments.answer("why", options: allOptions, terminal) { return code }
         let zone = try arguments.zone()
         let table = try arguments.changedTable()
-        let holder = try arguments.holder(terminal)
+        let client = try arguments.client()
+        let given = client == nil ? try arguments.holder(terminal) : nil
         let operations = try arguments.events()
         let configuration = try arguments.configuration(terminal)
         let choice = try arguments.changeChoice()
-        let filter = arguments.value(of: .subscribedFilter)
         let log = try arguments.historyLog(terminal)
-        let change = try LogAccess.explained {
-            if let filter, log.masking.mentions(Array(filter.utf8), of: [table]) {
-                throw UsageError(
-                    "--filter names a masked column, and could reveal its values; --unmask COLUMN allows it, and the "
-                        + "log's audit file records it")
-            }
-            return try find(choice, table, log)
+        let (change, subscriber) = try LogAccess.explained {
+            let change = try find(choice, table, log)
+            let subscriber =
+                if let client {
+                    try self.subscriber(client, change, table, log)
+                } else if let given {
+                    Subscriber(
+                        holder: given, filter: arguments.value(of: .subscribedFilter), operations: operations)
+                } else {
+                    throw UsageError("no user is named")
+                }
+            try checkMasks(
+                of: subscriber.filter, "\(client == nil ? "--filter" : "the filter of --session")", table, log)
+            return (change, subscriber)
         }
         Log.shared.configure(level: .error, format: configuration.logFormat)
         let settings = try LogAccess.explained {
@@ -107,7 +116,7 @@ struct WhyCommand: Command {
             )
         }
         let question = Explainer.Question(
-            change, to: holder, filter: filter, operations: operations)
+            change, to: subscriber.holder, filter: subscriber.filter, operations: subscriber.operations)
         var explanation = try explained { try Explainer(settings).explain(question) }
         let recorded = try LogAccess.explained { try RecordedForUser(question, log) }
         if recorded.listening == .listened { explanation = explanation.confirmed() }
@@ -177,6 +186,56 @@ struct WhyCommand: Command {
             hint: "Is the key right? 'tidewire tail --table \(table)' lists the table's changes.")
     }
 
+    /// Refuses a filter that could reveal masked values.
+    private func checkMasks(
+        of filter: String?, _ name: String, _ table: TableName, _ log: HistoryLog
+    ) throws(UsageError) {
+        guard let filter, log.masking.mentions(Array(filter.utf8), of: [table]) else { return }
+        throw UsageError(
+            "\(name) names a masked column, and could reveal its values; --unmask COLUMN allows it, and the log's audit "
+                + "file records it")
+    }
+
+    /// User whose rights, and subscription whose filter, are judged.
+    private struct Subscriber {
+        let holder: ExplainedHolder
+        let filter: String?
+        let operations: RowOperations
+    }
+
+    /// Returns the claims that a client had at a change, and its binding that is about the table, as the ledger recorded
+    /// them.
+    private func subscriber(
+        _ client: RecordedClient, _ change: RecordedChange, _ table: TableName, _ log: HistoryLog
+    ) throws -> Subscriber {
+        let book = try AttendanceBook(log, at: change)
+        let stays = book.all.filter { stay in
+            stay.session == client.session && client.channel.map { $0 == stay.channel } ?? true
+        }
+        guard !stays.isEmpty else {
+            throw CommandFailure(
+                .notFound, "the ledger has no client \(client.name) around @\(change.offset)",
+                hint: "'tidewire who @\(change.offset) --gone' lists the clients of that time.")
+        }
+        for stay in stays {
+            guard let binding = stay.joined.bindings.first(where: { $0.isAbout(table.schema, table.name) }) else {
+                continue
+            }
+            do throws(ExplainFailure) {
+                return Subscriber(
+                    holder: try ExplainedHolder(stay.holder(at: change.offset)), filter: binding.filter,
+                    operations: RowOperations(event: binding.event))
+            } catch {
+                throw CommandFailure(
+                    .notFound, "the ledger does not keep enough claims of the client \(client.name)",
+                    hint: "Give --role and --sub, or --claims. The setting ledger_claims says which claims are kept.")
+            }
+        }
+        throw CommandFailure(
+            .notFound, "the client \(client.name) did not listen to \(table)",
+            hint: "'tidewire session \(client.name)' shows its channels with their bindings.")
+    }
+
     // MARK: Errors
 
     private func explained<T>(_ body: () throws -> T) throws -> T {
@@ -208,10 +267,27 @@ extension Option {
     fileprivate static let role = Option.value("role", "ROLE", "The role, if the claims have none.")
     fileprivate static let subject = Option.value(
         "sub", "ID", "The claim sub, if there are no claims or if they have none.")
+    fileprivate static let client = Option.value(
+        "session", "ID", "The client whose recorded claims and filter are judged, as 'tidewire who' prints it.")
     fileprivate static let subscribedFilter = Option.value(
         "filter", "FILTER", "The subscription's filter, as clients write it: status=eq.open.")
     fileprivate static let event = Option.value(
         "event", "EVENT", "The subscription's event: INSERT, UPDATE, DELETE or * (default).")
+}
+
+/// Client in the ledger: a socket's session, and possibly the number of one of its channels.
+private struct RecordedClient {
+    let name: String
+    let session: UInt64
+    let channel: UInt32?
+
+    init?(_ text: String) {
+        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let session = UInt64(parts[0], radix: 16) else { return nil }
+        (name, self.session) = (text, session)
+        channel = parts.count == 2 ? UInt32(parts[1]) : nil
+        if parts.count == 2, channel == nil { return nil }
+    }
 }
 
 /// Change that the arguments name: by its offset, or as the newest change of the row with this key.
@@ -240,6 +316,18 @@ extension Arguments {
         }
         guard key.isEmpty else { throw UsageError("--offset and --key both name a change: give one of them") }
         return .offset(try offset(text, named: "--offset"))
+    }
+
+    /// Returns the client that `--session` names; nil without this option.
+    fileprivate func client() throws(UsageError) -> RecordedClient? {
+        guard let text = value(of: .client) else { return nil }
+        for option in [Option.claims, .role, .subject, .subscribedFilter, .event] where value(of: option) != nil {
+            throw UsageError("--session and --\(option.name) both say who is meant: give one of them")
+        }
+        guard let client = RecordedClient(text) else {
+            throw UsageError("--session \(text): expected 16 hexadecimal digits, as 'tidewire who' prints them")
+        }
+        return client
     }
 
     fileprivate func events() throws(UsageError) -> RowOperations {

@@ -95,7 +95,7 @@ function showFrame(session, source) {
   /** @type {Promise<string[]> | undefined} */
   let known
   const tables = () => (known ??= (async () => {
-    const { records } = await source.ask('stats', { top: 200 })
+    const { records } = await source.ask('stats', { top: 200, from: await source.start() })
     return records.filter((one) => one.kind === 'group' && one.table).map((one) => `${one.schema}.${one.table}`)
   })()).catch((error) => { known = undefined; throw error })
   const main = h('main.page', { id: 'page', tabindex: '-1' })
@@ -196,7 +196,8 @@ async function drawStrip(strip, source) {
   fill(strip, h('figcaption', h('span', 'Reading the log …')))
   try {
     const until = new AbortController().signal
-    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440 }, until), source.ask('info', {}, until)])
+    const start = await source.start(until)
+    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440, from: start }, until), source.ask('info', {}, until)])
     const info = log.records.find((one) => one.kind === 'log')
     const groups = minutes.records.filter((one) => one.kind === 'group' && one.from).sort((one, other) => (one.from < other.from ? -1 : 1))
     if (!info?.from || !groups.length) { fill(strip, h('figcaption', h('span', 'The log has no change yet.'))); return }
@@ -216,7 +217,7 @@ async function drawStrip(strip, source) {
     sums.map((sum, index) => sum ? h('rect', { x: index + 0.1, width: 0.8, y: 43 - Math.max(2, (sum / most) * 40), height: Math.max(2, (sum / most) * 40), fill: 'var(--accent)', opacity: 0.75 }) : null), marks)
     const caption = h('figcaption', h('span', `${moment(isoOf(from)).slice(0, 16)} UTC`), h('span', `${number(groups.reduce((sum, one) => sum + one.changes, 0))} changes, at most ${number(Math.max(...groups.map((one) => one.changes)))} a minute`), h('span', `${moment(isoOf(to)).slice(0, 16)} UTC`))
     fill(strip, picture, caption)
-    const notes = await source.ask('tail', { op: 'M', from: 'oldest', limit: 200 }, until)
+    const notes = await source.ask('tail', { op: 'M', from: start, limit: 200 }, until)
     const ddl = notes.records.filter((one) => one.prefix === 'rt:ddl' || one.prefix === 'tidewire.mark')
     fill(marks, ddl.map((one) => h('line', { x1: place(micros(one.time)) + 0.5, x2: place(micros(one.time)) + 0.5, y1: 0, y2: 44, stroke: 'var(--denied)', 'stroke-width': 0.6 })))
     if (ddl.length) caption.append(h('span.denied', `● ${plural(ddl.length, 'change')} of the schema, the last ${clock(ddl.at(-1).time).slice(0, 8)}`))

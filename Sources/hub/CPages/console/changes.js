@@ -2,7 +2,7 @@
 // Pages about changes: Stream, Change, Transaction, Row, Why not?
 import { clock, commandLine, countOutcomes, headline, isRecorded, keyText, micros, moment, number, outcome, plural, shortName, shorter, summary, tableName, writePlace, topicName } from './words.js'
 import { eachFrame, fill, h } from './view.js'
-import { at, badge, between, drawingKey, empty, failure, panel, path, recordTable, searched, standsFor, table, tally, time, unknown, user, valueOf } from './parts.js'
+import { at, badge, between, drawingKey, empty, failure, panel, path, recordTable, searched, standsFor, table, tally, time, unknown, unmaskButton, user, valueOf } from './parts.js'
 /** @typedef {import('./parts.js').Context} Context */
 /** @typedef {import('./parts.js').Column} Column */
 
@@ -41,7 +41,7 @@ export function streamPage(context) {
   const form = h('form.row', { onsubmit: (event) => { event.preventDefault(); apply({}) } },
     h('label.field', 'Table', tables),
     h('label.field', 'Operation', h('select', { name: 'op' }, [['', 'every'], ['I', 'INSERT'], ['U', 'UPDATE'], ['D', 'DELETE'], ['M', 'MESSAGE']].map(([value, name]) => h('option', { value, selected: query.op === value }, name)))),
-    field('from', 'From', '-1h, @6, 13:41'), field('to', 'To', 'the end'), field('where', 'Where', 'status=paid'),
+    field('from', 'From', '-1h, @6'), field('to', 'To', 'the end'), field('where', 'Where', 'status=paid'),
     h('button', { type: 'submit' }, 'Show'),
     source.kind === 'hub' ? h('button', { type: 'button', 'aria-pressed': query.live ? 'true' : 'false', onclick: () => apply({ live: query.live ? '' : '1' }) }, query.live ? '● Live' : '○ Live') : null)
   const apply = (more) => context.change({ ...query, ...Object.fromEntries(new FormData(form)), limit: '', ...more })
@@ -49,7 +49,7 @@ export function streamPage(context) {
   const lead = h('div.lead', h('h1', 'Stream'), h('p.second', 'Every change in the order of commits, the oldest first. Choose one to see who was told of it.'))
   if (query.live) return [lead, form, livePart(context)]
   return [lead, form, panel({
-    until, lines: 8, load: (signal) => source.ask('tail', params, signal),
+    until, lines: 24, load: (signal) => source.ask('tail', params, signal),
     show: (answer) => {
       const rows = changeRows(answer.records)
       const [first, last] = [rows[0], rows.at(-1)]
@@ -155,7 +155,7 @@ export function changePage(context) {
   const telling = source.ask('who', { offset: `@${offset}`, gone: true }, until)
   return [
     panel({
-      until, load: () => changing,
+      until, lines: 5.5, load: () => changing,
       show: ({ records: [change] }) => change ? [
         h('div.lead', h('p.mono.second', `@${offset}`), h('h1', headline(change)), change.op === 'UPDATE' ? h('p', summary(change).slice(0, 600)) : null,
           change.actor ? h('p', `By ${change.actor.actor ?? JSON.stringify(change.actor)}, as the application recorded it.`) : null),
@@ -165,11 +165,11 @@ export function changePage(context) {
       ] : empty('The log has no such change', 'Offsets count entries of all kinds, and retention removes old ones.', h('a.button', { href: '#/stream' }, 'Show the newest changes')),
     }),
     panel({
-      title: 'Who was told', until, lines: 5,
+      title: 'Who was told', until, lines: 18,
       load: async () => { const [told, { records: [change] }] = await Promise.all([telling, changing]); return { told, change } },
       show: ({ told, change }) => change ? [pathOf(change, told.records), recipients(context, change, told)] : empty('Nobody', 'There is no such change.'),
     }),
-    panel({ title: 'The row', until, load: () => changing, show: ({ records: [change] }) => change?.record || change?.old_record ? recordTable(change) : change ? empty('No row', change.op === 'MESSAGE' ? `A message in the WAL: ${change.prefix} ${change.content}` : 'This change has no row.') : null }),
+    panel({ title: 'The row', until, load: () => changing, show: ({ records: [change] }) => change?.record || change?.old_record ? [recordTable(change), unmaskButton(context, change)] : change ? empty('No row', change.op === 'MESSAGE' ? `A message in the WAL: ${change.prefix} ${change.content}` : 'This change has no row.') : null }),
     panel({
       title: 'Other changes of the transaction', until,
       load: async (signal) => { const { records: [change] } = await changing; return change ? source.ask('tx', { xid: String(change.xid) }, signal) : { records: [], took: 0 } },
@@ -221,7 +221,7 @@ function recipients(context, change, told) {
         ['session', (client) => client.session ? h('a.mono', { href: writePlace('lanes', [], { session: client.session }) }, `${client.session}/${client.channel}`) : '–', 'tight'],
         ['topic', (client) => topicName(client.topic), 'tight'],
         ['sent (UTC)', (client) => time(client.sent_at), 'tight'],
-        ['why', (client) => [client.reason, ' ', change.table && client.user ? h('a', { href: writePlace('why', [change.offset], { user: client.user, role: client.role }) }, ['not_matched', 'not_sent', 'unknown'].includes(client.outcome) ? 'Why not?' : 'Why?') : null]],
+        ['why', (client) => [client.reason, ' ', change.table && client.user ? h('a', { href: writePlace('why', [change.offset], { user: client.user, role: client.role, session: client.session ? `${client.session}/${client.channel}` : '' }) }, ['not_matched', 'not_sent', 'unknown'].includes(client.outcome) ? 'Why not?' : 'Why?') : null]],
       ],
     }),
     hasUnknown ? unknown('Not everything is known', 'For some clients the ledger has no record of this time. So nobody can say that they were told, nor that they were not.') : null,
@@ -280,7 +280,7 @@ export function rowPage(context) {
         draw(chosen)
         tellCounts(source, rows, until).then((told) => fill(counts, versionsTable(rows, told)), (error) => fill(counts, versionsTable(rows, []), failure(error)))
         fill(counts, versionsTable(rows, null))
-        return [h('div.card', h('label.small.second', 'The row as of'), slider, view), h('h2', 'Versions'), counts, searched(answer, `the whole log; ${plural(rows.length, 'version')}`)]
+        return [h('div.card', h('label.small.second', 'The row as of'), slider, view), unmaskButton(context, rows.at(-1)), h('h2', 'Versions'), counts, searched(answer, `the whole log; ${plural(rows.length, 'version')}`)]
       },
     }),
   ]
@@ -309,7 +309,7 @@ function versionsTable(rows, told) {
       ['offset', ({ row }) => at(row.offset), 'tight'],
       ['committed (UTC)', ({ row }) => time(row.time, true), 'tight'],
       ['operation', ({ row }) => row.op, 'tight'],
-      ['what changed', ({ row }) => row.diff && Object.keys(row.diff).length ? Object.entries(row.diff).map(([column, { old, new: next }]) => h('div', h('span.mono', column), h('del', valueOf(old)), h('ins', valueOf(next)))) : h('span.value', summary(row)), '', ({ row }) => summary(row)],
+      ['what changed', ({ row }) => row.diff && Object.keys(row.diff).length ? Object.entries(row.diff).map(([column, { old, new: next }]) => h('div', h('span.mono', column), h('del', valueOf(old)), h('ins', valueOf(next)))) : h('span.value', shorter(summary(row)).slice(0, 400)), '', ({ row }) => summary(row)],
       ['clients, as recorded', ({ counts }) => told === null ? h('span.second', '…') : counts ? words(counts) : h('span.unknown', '? not asked')],
     ],
   })
@@ -330,7 +330,7 @@ function rowForm(context, name = '') {
 export function whyPage(context) {
   const { source, place, until } = context
   const offset = (place.args[0] ?? '').replace('@', '')
-  const { user: sub = '', role = 'authenticated' } = place.query
+  const { user: sub = '', role = 'authenticated', session } = place.query
   const form = h('form.row', { onsubmit: (event) => {
     event.preventDefault()
     const data = Object.fromEntries(new FormData(form))
@@ -339,7 +339,7 @@ export function whyPage(context) {
   h('label.field', 'Change', h('input', { type: 'text', name: 'offset', value: offset ? `@${offset}` : '', placeholder: '@6', required: true, size: 8 })),
   h('label.field', 'User', h('input', { type: 'text', name: 'user', value: sub, placeholder: 'the claim sub', size: 38 })),
   h('label.field', 'Role', h('input', { type: 'text', name: 'role', value: role, size: 14 })), h('button', { type: 'submit', class: 'first' }, 'Why?'))
-  const lead = h('div.lead', h('h1', 'Why not?'), h('p.second', 'Why a user was told of a change, or was not: each check that stands between the commit and the client, as of that time.'))
+  const lead = h('div.lead', h('h1', 'Why not?'), h('p.second', 'Each check that stands between a commit and a client, as of that time.'))
   if (!offset) return [lead, form, latestPart(context)]
   const choice = panel({
     title: sub ? undefined : 'Whom do you mean?', until, load: (signal) => source.ask('who', { offset: `@${offset}`, gone: true }, signal),
@@ -354,17 +354,19 @@ export function whyPage(context) {
     until, lines: 6,
     load: async (signal) => {
       const { records: [change] } = await source.ask('event', { offset: `@${offset}` }, signal)
-      const params = { table: `${change?.schema}.${change?.table}`, role, sub, offset: `@${offset}` }
+      // The ledger has the claims and the filter of a client: a report answers by users.
+      const who = session && source.kind !== 'file' ? { session } : { role, sub }
+      const params = { table: `${change?.schema}.${change?.table}`, ...who, offset: `@${offset}` }
       context.command(commandLine('why', params))
       if (!change?.table) return { change }
       return { change, why: (await source.ask('why', params, signal)).records[0] }
     },
-    show: ({ change, why }) => !change ? empty('The log has no such change', 'Retention removes old ones.') : !why ? empty('This is not a change of a table', headline(change)) : whyReport(change, why, shortName(sub)),
+    show: ({ change, why }) => !change ? empty('The log has no such change', 'Retention removes old ones.') : !why ? empty('This is not a change of a table', headline(change)) : whyReport(change, why, shortName(sub), session),
   })]
 }
 
-/** @param {any} change @param {any} why @param {string} name */
-function whyReport(change, why, name) {
+/** @param {any} change @param {any} why @param {string} name @param {string} [session] */
+function whyReport(change, why, name, session) {
   const image = why.image ?? {}
   const yes = (value) => (value === true ? ['✓', 'received'] : value === false ? ['✕', 'missed'] : ['?', 'unknown'])
   const step = (value, title, ...text) => { const [glyph, tone] = yes(value); return h('li', h('span', { class: `glyph ${tone}`, 'aria-label': value === true ? 'holds' : value === false ? 'does not hold' : 'unknown' }, glyph), h('div', h('h3', title), text)) }
@@ -373,11 +375,11 @@ function whyReport(change, why, name) {
   const verdict = why.told === true ? ['received', '✓'] : why.told === false ? ['missed', '✕'] : ['unknown', '?']
   const isVisible = image.visible
   return [
-    h('div.card', h('h2', { class: verdict[0] }, `${verdict[1]} ${why.told ? `${name} may see it, and was told where it listened` : why.told === false ? `${name} was not told of it` : 'It is unknown'}`), h('p', why.sentence), h('p.second', headline(change), ' ', at(change.offset), ', committed ', time(change.time, true), ' UTC')),
+    h('div.card', h('h2', { class: verdict[0] }, `${verdict[1]} ${why.told ? `${name} may see it, and was told where it listened` : why.told === false ? `${name} was not told of it` : 'It is unknown'}`), h('p', why.sentence), session ? h('p.second', `Judged by the claims and the filter of session ${session}, as the ledger recorded them.`) : null, h('p.second', headline(change), ' ', at(change.offset), ', committed ', time(change.time, true), ' UTC')),
     h('ol', { class: 'steps' },
       step(why.publication?.has_table && why.publication?.has_operation, 'The publication has the table', h('p.second', `${why.publication?.name} ${why.publication?.has_table ? 'has' : 'lacks'} ${tableName(change)}${why.publication?.has_table && !why.publication?.has_operation ? `, but not the operation ${change.op}` : ''}`)),
       step(why.role?.exists && why.role?.has_usage && why.binding?.access === 'readable', `The role ${why.role?.name} may read it`, h('p.second', why.role?.selectable?.length ? `it may SELECT ${why.role.selectable.join(', ')}${why.role.hidden?.length ? `; hidden are ${why.role.hidden.join(', ')}` : ''}` : 'it may SELECT no column')),
-      step(image.passes_filter ?? why.wants_operation, 'The filter of the channel fits', h('p.second', image.filter?.length ? tree(image.filter) : 'no filter was given to this question')),
+      step(image.passes_filter ?? why.wants_operation, 'The filter of the channel fits', h('p.second', image.filter?.length ? tree(image.filter) : session ? 'the channel has no filter' : 'no filter was given to this question')),
       step(why.role?.row_security ? isVisible : true, why.role?.row_security ? 'The policies show the row' : 'Row level security is not active for the role', policies,
         image.memberships?.length ? h('p.second', image.memberships.map((one) => `${one.table}: the user has ${plural(one.keys, 'membership')}, ${one.holds_key ? 'this one among them' : 'and not this one'}${one.trouble ? ` (${one.trouble})` : ''}`).join('; ')) : null,
         image.missing?.length ? h('p.unknown', `? The change lacks columns that policies read: ${image.missing.join(', ')} (REPLICA IDENTITY FULL)`) : null),

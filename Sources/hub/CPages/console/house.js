@@ -21,7 +21,7 @@ export function nowPage(context) {
     })]
   }
   const sentences = panel({
-    until, lines: 6,
+    until, lines: 19,
     load: async (signal) => {
       const or = (/** @type {Promise<any>} */ promise) => promise.catch((error) => { if (error instanceof AskError && (error.kind === 'role' || error.kind === 'nothing' || error.kind === 'question')) return null; throw error })
       const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', {}, signal)), or(source.get('channels', signal))])
@@ -104,7 +104,7 @@ export function channelsPage(context) {
     show: (census) => {
       const text = (one) => JSON.stringify(one).toLowerCase()
       const rows = census.data.filter((one) => !wanted || text(one).includes(wanted.toLowerCase()))
-      if (!census.data.length) return [empty('No channel is joined', 'Once a client joins a channel it appears here. See a client of yours connect: docs/quickstart.md.'), h('p.searched', `Asked the hub's loops; the log's end is @${census.end}.`)]
+      if (!census.data.length) return [empty('No channel is joined', 'Once a client joins a channel it appears here.'), h('p.searched', `Asked the hub's loops; the log's end is @${census.end}.`)]
       /** @type {Map<string, any[]>} */
       const topics = new Map()
       for (const one of rows) topics.set(one.topic, [...(topics.get(one.topic) ?? []), one])
@@ -167,7 +167,7 @@ export function rulesPage(context) {
   const tables = h('select', { 'aria-label': 'Table', onchange: () => context.change({ table: tables.value }) }, h('option', { value: '' }, 'every table'), name ? h('option', { value: name, selected: true }, name) : null)
   context.tables().then((names) => { for (const one of names) if (one !== name) tables.append(h('option', { value: one }, one)) }).catch(() => {})
   return [
-    h('div.lead', h('h1', 'Rules'), h('p.second', 'Policies, grants and the publication over time, as the log recorded them; and what another policy would have done.')),
+    h('div.lead', h('h1', 'Rules'), h('p.second', 'Policies, grants and the publication over time, as the log recorded them.')),
     h('label.field', 'Table', tables),
     panel({
       title: 'History', until, lines: 6, load: (signal) => source.ask('policies', params, signal),
@@ -220,20 +220,19 @@ export function housePage(context) {
   const { source, until } = context
   context.command(commandLine('doctor', {}))
   return [
-    h('div.lead', h('h1', 'House'), h('p.second', 'The state of the hub itself: its checks, its settings and where they come from, its log and disk, and who looked at what.')),
+    h('div.lead', h('h1', 'House'), h('p.second', 'The checks of the hub, its settings and where they come from, its log and disk, and who did what.')),
     panel({ title: 'Doctor', until, lines: 5, load: (signal) => source.ask('doctor', {}, signal), show: (answer) => {
       const bad = worstFirst(answer.records)
       const good = answer.records.filter((check) => check.state === 'ok')
       return [h('ul.checks', bad.map(checkLine)), bad.length ? null : h('p', h('span.received', '✓ '), 'Everything is as the hub needs it.'), h('details', h('summary', `${plural(good.length, 'check')} passed`), h('ul.checks', good.map(checkLine))), searched(answer, `${plural(answer.records.length, 'check')} of the settings, the database and the logins`)]
     } }),
     h('div', { class: 'columns' },
-      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', {}, signal), source.ask('verify', {}, signal), source.get('values', signal).catch(() => null)]), show: ([info, verify, values]) => {
+      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', {}, signal), source.get('values', signal).catch(() => null)]), show: ([info, values]) => {
         const log = info.records.find((one) => one.kind === 'log')
-        const bad = verify.records.filter((one) => one.ok === false)
         const value = (name) => values?.data?.figures?.[name]?.values.at(-1)
         const fact = (name, text) => text == null ? null : [h('dt', name), h('dd', text)]
         return [h('dl.facts', fact('changes', log && `${number(log.changes)}, @${log.first_offset} to @${log.end_offset}`), fact('since', log && [time(log.from, true), ' UTC']), fact('size', log && `${size(log.bytes)} in ${plural(log.segments, 'segment')}`), fact('retention', log?.retention_known ? `${length(log.retention_seconds * 1e6)} or ${size(log.retention_bytes)}` : 'unknown'), fact('epochs', log?.epochs?.length), fact('disk free', value('data_free_bytes') === undefined ? null : size(value('data_free_bytes'))), fact('slot keeps', value('slot_kept_bytes') === undefined ? null : `${size(value('slot_kept_bytes'))} of WAL`), fact('last LSN', log && h('span.mono', log.last_lsn))),
-          bad.length ? h('div.state.bad', h('strong', `✕ ${plural(bad.length, 'segment')} damaged`), bad.map((one) => h('p', `${one.path}: ${one.problems.join('; ')}`)), h('p.second', 'tidewire log verify says more; docs/operating.md says what to do.')) : h('p', h('span.received', '✓ '), `Every checksum of ${plural(verify.records.length, 'segment')} was verified.`)]
+          verifyPart(context)]
       } }),
       panel({ title: 'Projects', until, load: (signal) => source.projects ? source.projects(signal) : Promise.resolve([]), show: (projects) => table({ label: 'Projects', rows: projects, columns: [
         ['name', (one) => one.external_id], ['suspended', (one) => one.suspend ? 'yes' : 'no'], ['most clients', (one) => number(one.max_concurrent_users), 'num']] }) })),
@@ -243,11 +242,25 @@ export function housePage(context) {
       const columns = [['setting', (one) => h('span.mono', { title: one.summary }, one.name), 'tight'], ['value', (one) => h('span.value', one.value), '', (one) => one.value], ['from', (one) => one.source]]
       return [table({ label: 'Changed settings', rows: own, columns, tools: `${plural(own.length, 'setting')} that differ from the default` }), h('details', h('summary', `All ${data.length} settings`), table({ label: 'All settings', rows: data, columns }))]
     } }),
-    panel({ title: 'Audit', until, load: (signal) => source.ask('audit', { reads: true }, signal), show: (answer) => answer.records.length ? [table({ label: 'Audit', rows: answer.records.slice().reverse(), tools: 'the newest first', columns: [
-      ['time (UTC)', (one) => time(one.time, true), 'tight'], ['who', (one) => one.subject || one.user || ''], ['action', (one) => one.action, 'tight'], ['what', (one) => h('span.value', one.what)], ['because', (one) => one.reason ?? '']] }), searched(answer, 'the audit file of the log, and that of reads')] : empty('Nobody was recorded yet', 'Unmasking, signals, and what operators ask are recorded here.') }),
+    panel({ title: 'Audit', until, load: (signal) => Promise.all([source.ask('audit', {}, signal), source.ask('audit', { reads: true }, signal)]), show: ([done, read]) => {
+      const of = (label, rows) => table({ label, rows: rows.reverse(), tools: `${plural(rows.length, 'line')}, the newest first`, columns: [
+        ['time (UTC)', (one) => time(one.time, true), 'tight'], ['who', (one) => one.operator || one.user || ''], ['action', (one) => one.action, 'tight'], ['what', (one) => h('span.value', one.what)], ['because', (one) => one.reason ?? '']] })
+      return [done.records.length ? of('What was done', done.records.slice()) : h('p.second', 'Nobody unmasked a value, sent a signal, or changed anything.'), h('details', h('summary', `${plural(read.records.length, 'read')} of operators`), of('Reads', read.records.slice())), searched(done, 'the audit file of the log, and that of reads')]
+    } }),
     panel({ title: 'Blocks', until, load: (signal) => source.get('blocks', signal), show: ({ data }) => data.length ? table({ label: 'Blocks', rows: data, columns: [['whom', (one) => one.user ?? one.login], ['until (UTC)', (one) => time(one.until, true)], ['by', (one) => one.by], ['because', (one) => one.reason]] }) : h('p.second', 'Nobody is blocked.') }),
     bundlePart(context),
   ]
+}
+
+/** Reads all of the log, so only when it is asked to. @param {Context} context */
+function verifyPart({ source, until }) {
+  const place = h('div')
+  const show = ({ records }) => {
+    const bad = records.filter((one) => one.ok === false)
+    return bad.length ? h('div.state.bad', h('strong', `✕ ${plural(bad.length, 'segment')} damaged`), bad.map((one) => h('p', `${one.path}: ${one.problems.join('; ')}`)), h('p.second', 'tidewire log verify says more; docs/operating.md says what to do.')) : h('p', h('span.received', '✓ '), `Every checksum of ${plural(records.length, 'segment')} was verified.`)
+  }
+  fill(place, h('button', { onclick: () => fill(place, panel({ until, lines: 1, load: (signal) => source.ask('verify', {}, signal), show })) }, 'Verify every checksum'))
+  return place
 }
 
 /** @param {Context} context */
@@ -260,4 +273,3 @@ function bundlePart({ source }) {
   } }, h('label.field', 'From', h('input', { type: 'text', name: 'from', value: '-1h', size: 8 })), h('label.field', 'Note', h('input', { type: 'text', name: 'note', placeholder: 'notes vanish' })), h('button', { type: 'submit' }, 'Save a bundle'))
   return h('section.panel', h('h2', 'Take it along'), h('p.second', 'A bundle is one masked file with a window of the log. Colleagues read it with tidewire open FILE --web, and without a hub.'), form)
 }
-

@@ -80,7 +80,7 @@ export function unknown(title, text, ...more) {
 const FAILURES = {
   'signed out': ['You are signed out', 'The session has ended. Sign in again; this page stays where it is.'],
   role: ['Your role does not allow this', ''],
-  offline: ['The hub cannot be reached', 'The network, or the hub, is down. What is on the page is from before.'],
+  offline: ['The hub cannot be reached', 'What is on the page is from before.'],
   busy: ['The hub is busy', 'It answers two questions at a time, and others wait.'],
   question: ['The hub does not understand the question', ''],
   nothing: ['Nothing here', ''],
@@ -114,7 +114,7 @@ export function panel({ title, load, show, until, tools, lines = 3 }) {
     until.addEventListener('abort', stop)
     box.setAttribute('aria-busy', 'true')
     const note = h('p.small.second')
-    if (!isAgain || !body.firstChild) fill(body, h('div.waiting', { role: 'status', 'aria-label': 'Loading' }, Array.from({ length: lines }, () => h('i')), note))
+    if (!isAgain || !body.firstChild) fill(body, h('div.waiting', { role: 'status', 'aria-label': 'Loading', style: { 'min-height': `${lines * 24}px` } }, h('i'), h('i'), h('i'), note))
     const slow = setTimeout(() => fill(note, 'The hub is still reading the log … ', h('button', { onclick: stop }, 'Cancel')), 1500)
     const slower = setTimeout(() => fill(note, 'This takes long. A smaller window of time is faster. ', h('button', { onclick: stop }, 'Cancel')), 8000)
     try {
@@ -223,6 +223,26 @@ export function copyMenu(columns, rows) {
   const close = (event) => /** @type {Element} */ (event.target).closest('details')?.removeAttribute('open')
   return h('details.menu', h('summary.button', { 'aria-label': 'Copy this table' }, 'Copy'), h('div', null,
     [['text', 'as text'], ['md', 'as Markdown'], ['csv', 'as CSV'], ['json', 'as JSON']].map(([form, name]) => h('button', { onclick: (event) => { close(event); toClipboard(whole(form)) } }, name))))
+}
+
+/**
+ * Lets an admin see the values of a column, for a reason that the audit keeps.
+ * @param {Context} context @param {any} change
+ */
+export function unmaskButton({ source, session }, change) {
+  const masked = Object.entries(change?.record ?? change?.old_record ?? {}).filter(([, value]) => isMask(value)).map(([name]) => name)
+  const again = () => dispatchEvent(new Event('hashchange'))
+  if (source.unmasked?.unmask) return h('p.missed', `${source.unmasked.unmask} is shown in clear, because: ${source.unmasked.because} `, h('button', { onclick: () => { source.unmasked = {}; again() } }, 'Mask it again'))
+  if (source.kind !== 'hub' || session.role !== 'admin' || !masked.length) return null
+  const dialog = h('dialog', { 'aria-label': 'Unmask a column' }, h('form', { method: 'dialog', onsubmit: (event) => {
+    const data = Object.fromEntries(new FormData(event.target))
+    if (event.submitter.value !== 'go') return
+    source.unmasked = { unmask: String(data.column), because: String(data.because) }
+    again()
+  } }, h('h2', 'Show the values of a column?'), h('p.second', 'The audit keeps your name, the column and the reason. The column is masked again when the page is loaded anew.'),
+  h('label.field', 'Column', h('select', { name: 'column' }, masked.map((name) => h('option', name)))), h('label.field', 'Reason', h('input', { type: 'text', name: 'because', required: true, size: 40 })), h('div.row', h('button.first', { value: 'go' }, 'Show'), h('button', { value: 'no', formnovalidate: true }, 'Cancel'))))
+  dialog.addEventListener('close', () => dialog.remove())
+  return h('button', { onclick: () => { document.body.append(dialog); dialog.showModal() } }, 'Unmask …')
 }
 
 /** Columns of a row, with what a change did to them. @param {any} change */

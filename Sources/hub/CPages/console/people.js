@@ -17,9 +17,9 @@ export function lanesPage(context) {
     h('label.field', 'User', h('input', { type: 'text', name: 'user', value: sub ?? '', size: 38, placeholder: 'everybody' })), h('label.field', 'Session', h('input', { type: 'text', name: 'session', value: session ?? '', size: 18 })),
     h('label.field', 'From', h('input', { type: 'text', name: 'from', value: from ?? '', placeholder: '-1h', size: 10 })), h('label.field', 'To', h('input', { type: 'text', name: 'to', value: to ?? '', placeholder: 'the end', size: 10 })), h('button', { type: 'submit' }, 'Show'))
   return [
-    h('div.lead', h('h1', sub ? `Lanes of ${shortName(sub)}` : session ? `Session ${session}` : 'Lanes'), h('p.second', 'One lane for each channel of a client: when it was joined, what it was sent, where it was away, and what it resumed from.')), form,
+    h('div.lead', h('h1', sub ? `Lanes of ${shortName(sub)}` : session ? `Session ${session}` : 'Lanes'), h('p.second', 'Each channel of a client: when it was joined, what it was sent, and when it was away.')), form,
     panel({
-      until, lines: 8, load: (signal) => source.ask(command, params, signal),
+      until, lines: 20, load: (signal) => source.ask(command, params, signal),
       show: (answer) => {
         const { lanes, restarts } = lanesOf(answer.records)
         const where = sub ? `everything that the ledger has of ${sub}` : session ? `everything that the ledger has of the session` : `the ledger ${from ? `from ${from}` : 'of the last hour'}${to ? ` to ${to}` : ''}`
@@ -60,7 +60,9 @@ export function lanesPage(context) {
  */
 async function story(source, lane, signal) {
   const names = [...new Set(lane.bindings.map((binding) => boundTable(binding)))]
-  const questions = names.filter((name) => !name.endsWith('.*')).map((name) => ['tail', { table: name, from: 'oldest', limit: 2000 }])
+  // Rows that changed long before the join are not read.
+  const from = (await source.start(signal)) === 'oldest' ? 'oldest' : `@${Math.max(0, (lane.bars[0]?.offset ?? 0) - 2000)}`
+  const questions = names.filter((name) => !name.endsWith('.*')).map((name) => ['tail', { table: name, from, limit: 4000 }])
   const answers = questions.length ? await source.askAll(questions, signal) : []
   const failed = answers.find((answer) => answer instanceof Error)
   if (failed) throw failed
@@ -75,7 +77,7 @@ async function story(source, lane, signal) {
       if (own && /^(sent|received)/.test(own.outcome)) sent.set(newest[index].offset, { time: own.sent_at ? micros(own.sent_at) : micros(newest[index].time), isDerived: true })
     }
   }
-  return { names, changes, sent, isCut: answers.some((answer) => answer.records.length >= 2000) }
+  return { names, changes, sent, from, isCut: answers.some((answer) => answer.records.length >= 4000) }
 }
 
 /** Condition `column=eq.value` of a binding; others are not evaluated here. @param {any[]} bindings @param {any} row */
@@ -102,7 +104,7 @@ export function truthsPage(context) {
   if (!session) return [lead, sessionChoice(context, 'truths')]
   context.command(commandLine('session', { session, deliveries: true }))
   return [lead, panel({
-    until, lines: 8,
+    until, lines: 20,
     load: async (signal) => {
       const lanes = await laneEvents(source, session, signal)
       const lane = lanes.find((one) => String(one.channel) === channel) ?? lanes[0]
@@ -111,7 +113,7 @@ export function truthsPage(context) {
     },
     show: (value) => {
       if (!value) return [empty('The ledger has no such session', 'Its records are older than retention, or the ledger is off.'), sessionChoice(context, 'truths')]
-      const { lane, lanes, names, changes, sent, isCut } = value
+      const { lane, lanes, names, changes, sent, from, isCut } = value
       if (!changes.length) return empty('No row to compare', `The log has no change of ${names.join(', ') || 'a table of this channel'}.`)
       const moments = momentsOf(changes, lane)
       const start = Math.max(0, when === undefined ? moments.length - 1 : moments.findIndex((one) => one.offset >= Number(when)))
@@ -122,7 +124,7 @@ export function truthsPage(context) {
       return [
         h('p', user(lane.user), ' on ', h('strong', topicName(lane.topic)), `, session ${lane.name}: ${lane.bindings.map((binding) => `${binding.event} of ${binding.table}${binding.filter ? ` where ${binding.filter}` : ''}`).join('; ')}. `, lanes.length > 1 ? ['Other channels: ', lanes.filter((one) => one !== lane).map((one) => [h('a', { href: writePlace('truths', [], { session, channel: one.channel }) }, topicName(one.topic)), ' '])] : null),
         h('div.card', h('label.small.second', `Moment, from @${moments[0].offset} to @${moments.at(-1)?.offset}`), slider), view,
-        h('p.searched', `Searched: ${plural(changes.length, 'change')} of ${names.join(', ')}${isCut ? ' (the oldest 2 000)' : ''}, and what session ${lane.name} was sent. The client may also have fetched rows itself: the log does not know that.`),
+        h('p.searched', `Searched: ${plural(changes.length, 'change')} of ${names.join(', ')} from ${from}${isCut ? ' (the first 4 000)' : ''}, and what session ${lane.name} was sent. The client may also have fetched rows itself: the log does not know that.`),
       ]
     },
   })]
@@ -153,7 +155,7 @@ function comparison(moment, { lane, changes, sent }) {
     if (began && change && micros(change.time) < began && !lane.resumed) return [h('span.badge.gone.recorded', h('span', '⌁ before')), ' it changed before the client joined, which may have fetched it']
     if (isAway && change && lane.bars.at(-1)?.to && micros(change.time) > lane.bars.at(-1).to) return [h('span.badge.gone.recorded', h('span', '⌁ away')), ` the client had left: ${lane.bars.at(-1).end}`]
     const last = row.truth?.change ?? changes.filter((one) => rowName(one) === row.name && one.offset <= moment.offset).at(-1)
-    return last ? h('a', { href: writePlace('why', [last.offset], { user: lane.user, role: lane.role }) }, `Why not @${last.offset}?`) : ''
+    return last ? h('a', { href: writePlace('why', [last.offset], { user: lane.user, role: lane.role, session: lane.name }) }, `Why not @${last.offset}?`) : ''
   }
   return [
     h('h2', 'As of ', time(moment.iso, true), ' UTC, ', at(moment.offset), ': ', unequal === 0 ? h('span.received', 'both say the same') : h('span.missed', `${plural(unequal, 'row')} of ${rows.length} differ`)),
@@ -179,12 +181,15 @@ function recordLine(row) {
 /** @param {Context} context @param {string} page */
 function sessionChoice(context, page) {
   const { source, until, place } = context
-  const params = { from: place.query.from ?? 'oldest' }
   return panel({
-    title: 'Choose a client', until, lines: 6, load: (signal) => source.ask('session', params, signal),
+    title: 'Choose a client', until, lines: 6,
+    load: async (signal) => {
+      const from = place.query.from ?? await source.start(signal)
+      return { from, ...(await source.ask('session', { from }, signal)) }
+    },
     show: (answer) => {
       const lanes = lanesOf(answer.records).lanes.filter((lane) => lane.bindings.length)
-      if (!lanes.length) return empty('No client with tables in the ledger', 'A client that only sends broadcasts believes nothing about rows.')
+      if (!lanes.length) return [empty('No client with tables in the ledger', 'A client that only sends broadcasts believes nothing about rows.', answer.from === 'oldest' ? null : h('a.button', { href: writePlace(page, [], { from: 'oldest' }) }, 'Search the whole ledger')), searched(answer, `the ledger from ${answer.from}`)]
       return [table({
         label: 'Clients', rows: lanes, open: (lane) => writePlace(page, [], { session: lane.session, channel: lane.channel }),
         columns: [
@@ -193,7 +198,7 @@ function sessionChoice(context, page) {
           ['joined (UTC)', (lane) => lane.bars[0]?.from ? time(isoOf(lane.bars[0].from), true) : '? before', 'tight'],
           ['tables', (lane) => lane.bindings.map((one) => `${one.table}${one.filter ? ` (${one.filter})` : ''}`).join(', '), '', (lane) => lane.bindings],
         ],
-      }), searched(answer, 'the whole ledger')]
+      }), searched(answer, `the ledger from ${answer.from}`)]
     },
   })
 }
@@ -207,9 +212,10 @@ export function filmPage(context) {
   context.command(commandLine('tail', { from: from ? `@${from}` : 'oldest', table: wanted }))
   const lead = h('div.lead', h('h1', 'Film'), h('p.second', 'The table and the screens of its clients, change by change. Space plays and pauses; the arrow keys step.'))
   return [lead, panel({
-    until, lines: 8,
+    until, lines: 20,
     load: async (signal) => {
-      const ledger = await source.ask('session', { from: 'oldest' }, signal)
+      const begin = from ? `@${from}` : await source.start(signal)
+      const ledger = await source.ask('session', { from: begin === 'oldest' ? begin : '-1h' }, signal)
       const sessions = [...new Set(lanesOf(ledger.records).lanes.filter((lane) => lane.bindings.length).map((lane) => lane.session))].slice(0, 40)
       const told = await source.askAll(sessions.map((session) => ['session', { session, deliveries: true }]), signal)
       const { lanes } = lanesOf(told.flatMap((one) => one.records ?? []))
@@ -217,7 +223,7 @@ export function filmPage(context) {
       const names = [...new Set(screens.flatMap((lane) => lane.bindings.map((one) => boundTable(one))))].filter((name) => !name.endsWith('.*')).sort()
       const name = wanted ?? mostUsed(screens) ?? names[0]
       if (!name) return null
-      const answer = await source.ask('tail', { table: name, from: 'oldest', limit: 1000 }, signal)
+      const answer = await source.ask('tail', { table: name, from: begin.startsWith('@') && (await source.start(signal)) === 'oldest' ? 'oldest' : begin, limit: 1000 }, signal)
       return { screens: screens.filter((lane) => lane.bindings.some((one) => boundTable(one) === name)).slice(0, 24), names, name, answer, isRecordedOne: lanes.some((lane) => lane.sent.length) }
     },
     show: (value) => {

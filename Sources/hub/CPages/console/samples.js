@@ -13,7 +13,7 @@ export function stylePage({ until, command }) {
   const never = () => new Promise((_, refuse) => until.addEventListener('abort', () => refuse(until.reason)))
   const hour = 1_796_000_000_000_000
   return [
-    h('div.lead', h('h1', 'What the parts mean'), h('p', 'Colour only says how a delivery ended, and never alone: a glyph and a word say the same. Solid is recorded, outlined is derived, hatched is unknown.')),
+    h('div.lead', h('h1', 'What the parts mean'), h('p', 'Colour says how a delivery ended, and a glyph and a word say the same. Solid is recorded, outlined derived, hatched unknown.')),
     section('Outcomes', h('table', h('thead', h('tr', h('th', { scope: 'col' }, 'recorded'), h('th', { scope: 'col' }, 'derived'), h('th', { scope: 'col' }, 'meaning'))), h('tbody', Object.entries(OUTCOMES).map(([name, one]) => h('tr', h('td', badge(name)), h('td', badge(name, { isDerived: true })), h('td', one.text)))))),
     section('Counts', tally({ received: { all: 812, derived: 0 }, sent: { all: 96, derived: 40 }, sent_later: { all: 14, derived: 14 }, not_matched: { all: 230, derived: 230 }, not_sent: { all: 2, derived: 0 }, ended_before: { all: 31, derived: 0 }, unknown: { all: 5, derived: 0 } }), drawingKey()),
     section('Way of a change', path([{ name: 'Committed', text: '13:41:49.084', note: 'xid 906' }, { name: 'Sent', text: '13:41:49.085', note: '1.4 ms later', tone: 'sent' }, { name: 'Sent', text: '2 clients', note: 'derived', tone: 'sent', how: 'derived' }, { name: 'Acknowledged', text: '–', note: 'unknown', tone: 'unknown', how: 'unknown' }])),

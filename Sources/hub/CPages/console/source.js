@@ -72,6 +72,18 @@ export class HubSource {
     this.kind = kind
     /** @type {Map<string, {at: number, answer: Promise<Answer>}>} */
     this.kept = new Map()
+    /** Column that an admin has unmasked, with the reason; until the page is loaded again. @type {{unmask?: string, because?: string}} */
+    this.unmasked = {}
+  }
+
+  /**
+   * Start of what a page reads without being asked: the whole log if it is small, otherwise the last hour, because a page must
+   * not cost the hub a reading of everything.
+   * @param {AbortSignal} [signal]
+   */
+  async start(signal) {
+    const log = (await this.ask('info', {}, signal)).records.find((one) => one.kind === 'log')
+    return (log?.changes ?? 0) > 200_000 ? '-1h' : 'oldest'
   }
 
   get root() { return `/console/api/tenants/${encodeURIComponent(this.project)}` }
@@ -81,7 +93,7 @@ export class HubSource {
    * @param {string} command @param {Record<string, any>} params @param {AbortSignal} [signal] @returns {Promise<Answer>}
    */
   ask(command, params, signal) {
-    const items = Object.entries(params).flatMap(([name, value]) => [value].flat().filter((one) => one !== '' && one != null && one !== false).map((one) => [name, String(one)]))
+    const items = Object.entries(['tail', 'event', 'tx', 'row'].includes(command) ? { ...params, ...this.unmasked } : params).flatMap(([name, value]) => [value].flat().filter((one) => one !== '' && one != null && one !== false).map((one) => [name, String(one)]))
     const query = new URLSearchParams([...items, ['json', 'true']]).toString()
     const name = `${command}?${query}`
     const kept = this.kept.get(name)
@@ -185,6 +197,8 @@ export class FileSource {
     this.kind = 'file'
     this.data = data
   }
+
+  start() { return Promise.resolve('oldest') }
 
   /** @param {string} command @param {Record<string, any>} params @returns {Promise<Answer>} */
   async ask(command, params) {

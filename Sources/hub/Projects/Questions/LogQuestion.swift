@@ -76,7 +76,7 @@ public struct LogQuestion: Sendable, Equatable {
         "where": .analyst, "presence": .analyst, "user": .analyst, "recorded": .analyst, "now": .analyst,
         "offset": .analyst, "key": .analyst, "role": .analyst, "sub": .analyst, "filter": .analyst, "event": .analyst,
         "unchecked": .analyst, "note": .analyst, "policies": .analyst, "deliveries": .analyst, "replayed": .analyst,
-        "triggers": .analyst, "reads": .analyst, "outcome": .analyst, "gone": .analyst,
+        "triggers": .analyst, "reads": .analyst, "outcome": .analyst, "gone": .analyst, "session": .analyst,
         "unmask": .admin,
     ]
 
