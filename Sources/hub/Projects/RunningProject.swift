@@ -51,7 +51,10 @@ public final class RunningProject: Sendable {
             let stream = ProjectStream(
                 log: Self.log(of: ingest, plan), hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline, ledger: Self.ledger(plan, ingest),
-                peers: plan.ingest.cluster.map { PeerTalk($0.servers, name: $0.node, project: $0.key, metrics: replication.metrics) },
+                peers: plan.ingest.cluster.map {
+                    PeerTalk(
+                        $0.servers, name: $0.node, project: $0.key, metrics: replication.metrics)
+                },
                 condition: { [metrics = gateway.metrics] in
                     Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
                 })
