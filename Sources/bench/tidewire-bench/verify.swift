@@ -24,7 +24,7 @@ struct VerifyCommand: Command {
         loss that history forces (a dropped slot) has to be told, and is counted apart.
 
         With --cluster, three hubs on three NATS servers serve the clients, behind a load balancer without stickiness. Also \
-        the servers are killed, one and all, terminated and frozen, and the network is cut around servers and hubs, which needs \
+        the servers are killed, one and all, terminated and frozen, another one leads, and the network is cut around servers and hubs, which needs \
         root.
         """
     let options: [Option] = [

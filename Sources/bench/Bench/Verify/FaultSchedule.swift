@@ -29,6 +29,7 @@ enum Fault: String, CaseIterable, Sendable {
     case natsTerminated = "nats-terminated"
     case natsFrozen = "nats-frozen"
     case natsAllKilled = "nats-all-killed"
+    case leaderMoved = "leader-moved"
     // Partitions of the network between them, the hubs and the database.
     case natsCut = "nats-cut"
     case routesCut = "routes-cut"
@@ -47,7 +48,7 @@ enum Fault: String, CaseIterable, Sendable {
         switch self {
         case .socketsCut, .linksStalled, .linksSlow, .proxyKilled, .clientsFrozen, .tokensRenewed, .tokensExpired:
             .connections
-        case .natsKilled, .natsTerminated, .natsFrozen, .natsAllKilled: .servers
+        case .natsKilled, .natsTerminated, .natsFrozen, .natsAllKilled, .leaderMoved: .servers
         case .natsCut, .routesCut, .hubCut, .hubCutFromDatabase: .servers
         default: .behind
         }

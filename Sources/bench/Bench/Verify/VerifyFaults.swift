@@ -296,6 +296,7 @@ struct FaultExecutor {
             for index in 0..<VerifyServers.count { servers.end(index, SIGKILL) }
             stage.rest(chance.number(0...3000))
             for index in 0..<VerifyServers.count { try servers.start(index) }
+        case .leaderMoved: try servers.moveLeader(asking: index)
         default: cutNetwork(entry.fault, index)
         }
         // Servers catch up before the next one is disturbed, as they would in a rolling restart.

@@ -70,6 +70,19 @@ final class VerifyServers: Sendable {
         process?.wait(milliseconds: 60_000)
     }
 
+    /// Asks the leader of the hubs' stream, through a server, to let another server lead.
+    func moveLeader(asking index: Int) throws {
+        let login = "CONNECT {\"user\":\"tidewire\",\"pass\":\"\(Self.password)\",\"verbose\":false}"
+        let request = "PUB $JS.API.STREAM.LEADER.STEPDOWN.\(Self.stream) 0"
+        // The server closes nothing before it has read both.
+        let script =
+            "exec 3<>/dev/tcp/\(host(index))/\(ports[index].clients) && printf '%s\\r\\n%s\\r\\n\\r\\n' \"$1\" \"$2\" >&3; sleep 1"
+        _ = try ChildProcess(["bash", "-c", script, "move", login, request], output: "/dev/null").wait()
+    }
+
+    /// Stream of the project that a hub has without other settings.
+    private static let stream = "TW_realtime-dev"
+
     func close() {
         for index in 0..<Self.count { end(index, SIGKILL) }
     }
