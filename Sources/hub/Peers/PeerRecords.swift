@@ -27,17 +27,20 @@ public struct PeerRecords: Sendable {
     let takeClaims: @Sendable () -> [Claim]
     /// Records that another node serves a client of this one.
     let claimed: @Sendable (Claim) -> Void
+    /// Records that another node serves a client of a third one.
+    let overheard: @Sendable (Claim) -> Void
 
     public init(
         changes: @escaping @Sendable (_ all: Bool) -> [[UInt8]],
         learn: @escaping @Sendable (_ node: UInt64, _ home: UInt64, _ content: [UInt8]) -> Bool,
         lose: @escaping @Sendable (_ node: UInt64) -> Void, takeClaims: @escaping @Sendable () -> [Claim],
-        claimed: @escaping @Sendable (Claim) -> Void
+        claimed: @escaping @Sendable (Claim) -> Void, overheard: @escaping @Sendable (Claim) -> Void
     ) {
         self.changes = changes
         self.learn = learn
         self.lose = lose
         self.takeClaims = takeClaims
         self.claimed = claimed
+        self.overheard = overheard
     }
 }

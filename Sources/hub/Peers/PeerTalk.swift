@@ -219,7 +219,7 @@ public final class PeerTalk: Sendable {
             if head.number == node { try answer(connection) }
             return
         case .claim:
-            if head.number == home { heard(claim: bytes) }
+            hear(claimOn: head.number, bytes)
             return
         case .broadcasts, .presence, .pulse, .presences, .records: break
         }
@@ -230,12 +230,14 @@ public final class PeerTalk: Sendable {
         try connection.publish(letter.rawBytes, to: subject)
     }
 
-    private func heard(claim bytes: [UInt8]) {
+    private func hear(claimOn home: UInt64, _ bytes: [UInt8]) {
         var reader = ByteReader(bytes.rawBytes)
         guard (try? reader.skip(PeerLetter.headBytes)) != nil, let place = try? reader.littleUInt32(),
             let high = try? reader.littleUInt64(), let low = try? reader.littleUInt64()
         else { return }
-        records.withLock { $0 }?.claimed(PeerRecords.Claim(home: home, place: place, high: high, low: low))
+        guard let records = records.withLock({ $0 }) else { return }
+        let claim = PeerRecords.Claim(home: home, place: place, high: high, low: low)
+        if home == self.home { records.claimed(claim) } else { records.overheard(claim) }
     }
 
     /// Sends all presences and records of this node.

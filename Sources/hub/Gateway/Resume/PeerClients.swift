@@ -44,6 +44,11 @@ struct PeerClients: Sendable {
         return true
     }
 
+    /// Forgets a client of a node, because a third node serves it.
+    mutating func forget(_ place: UInt32, of home: UInt64) {
+        for (number, node) in nodes where node.home == home { nodes[number]?.standings.remove(place) }
+    }
+
     /// Records that a node is silent. Its clients may come here for their grace period.
     mutating func lose(_ node: UInt64, until moment: Int64) { nodes[node]?.forgetAt = moment }
 

@@ -168,7 +168,7 @@ public final class ResumeStore: Sendable {
                     $0.claimedElsewhere(
                         claim.place, ResumeKey(high: claim.high, low: claim.low), now: time.monotonicNanoseconds())
                 }
-            })
+            }, overheard: { [self] claim in peers.withLock { $0.forget(claim.place, of: claim.home) } })
     }
 
     /// Enters in the registry a client that joins again on the same socket. Returns the index of its entry; nil if
