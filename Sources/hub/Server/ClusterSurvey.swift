@@ -89,7 +89,10 @@ public enum ClusterSurvey {
             let connection = try NatsConnection(cluster.connection(named: "tidewire \(cluster.node) survey")) {}
             return connection.isConnected ? nil : fault("connection lost")
         } catch {
-            return fault("\(error)")
+            let reason = "\(error)"
+            // With TLS 1.3, a server refuses the hub's certificate only after the handshake: it closes the connection.
+            let isClosed = cluster.connection(named: "").isSecure && reason.contains("Expected 'PONG', got ''")
+            return fault(isClosed ? reason + " (the server closed the TLS connection)" : reason)
         }
     }
 
