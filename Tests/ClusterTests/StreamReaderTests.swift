@@ -176,9 +176,9 @@ import Testing
         #expect(tenure.isFed(at: 6 * second) && !tenure.isFed(at: 15 * second))
         #expect(!tenure.isDue(at: 6 * second, delay: second))
         tenure.began(9, "a", now: 7 * second)
-        #expect(tenure.isDue(at: 7 * second, delay: 0))
-        tenure.rest(until: 9 * second)
-        #expect(!tenure.isDue(at: 8 * second, delay: 0))
+        #expect(!tenure.isDue(at: 8 * second, delay: 0) && tenure.isDue(at: 9 * second, delay: second))
+        tenure.rest(until: 10 * second)
+        #expect(!tenure.isDue(at: 9 * second, delay: 0))
         tenure.resigned(now: 10 * second)
         #expect(tenure.isDue(at: 10 * second, delay: 0) && tenure.holder == nil)
         // The tenure before a restart may still be somebody's.

@@ -180,6 +180,19 @@ extension EndToEnd {
             }
         }
 
+        @Test func `a second node of the same name is told, and does not take the slot`() throws {
+            let stage = try Stage(nodes: 2)
+            stage.nodes[1].settings.cluster?.node = "node-1"
+            try stage.nodes[0].start()
+            try stage.nodes[1].start(awaitingStream: false)
+            try eventually("the message about the name") {
+                stage.nodes[1].service?.status.trouble?.message.contains("has the name node-1") == true
+            }
+            #expect(stage.nodes[0].service?.status.isStreaming == true)
+            try stage.database.run("INSERT INTO t VALUES (1, 'a')")
+            #expect(try stage.nodes[0].caughtUp().changes.count == 1)
+        }
+
         @Test func `a log of its own does not join a cluster that has one`() throws {
             let stage = try Stage(nodes: 2)
             try stage.nodes[0].start()

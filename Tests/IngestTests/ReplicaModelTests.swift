@@ -101,27 +101,36 @@ import Testing
         private(set) var replica: Replica
         var sink: StreamSink?
 
-        init(_ name: String, _ stream: Stream) throws {
+        /// - Parameter first: sequence of the first message that the stream still has for a node without a log.
+        init(_ name: String, _ stream: Stream, from first: UInt64 = 1) throws {
             self.name = name
             self.stream = stream
             writer = Writer(stream)
-            replica = try Self.replica(name, storage, stream)
+            let start = StreamMark(log: stream.log, sequence: first - 1, chain: first == 1 ? ClusterChain() : nil)
+            replica = try Self.replica(name, storage, Self.log(storage), start)
         }
 
-        private static func replica(_ name: String, _ storage: FaultyStorage, _ stream: Stream) throws -> Replica {
+        private static func log(_ storage: FaultyStorage) throws -> LogSink {
             var options = EventLogOptions(source: 0)
             options.preparesSegments = false
             options.segmentBytes = 16 << 10
             options.retentionAge = nil
-            let log = try LogSink(directory: storage, options: options)
-            var (mark, end) = (StreamMark(log: stream.log), StreamEnd.unknown)
+            return try LogSink(directory: storage, options: options)
+        }
+
+        private static func replica(
+            _ name: String, _ storage: FaultyStorage, _ log: LogSink, _ start: StreamMark
+        ) throws -> Replica {
+            var (mark, end) = (start, StreamEnd.unknown)
             if case .whole(let known, let told) = try ReplicaFile(directory: storage).read() {
                 (mark, end) = (known, told)
             }
-            return Replica(
+            let replica = Replica(
                 log: log, from: mark, at: end, tenure: Tenure(node: name, number: mark.tenure, now: 0),
                 directory: storage,
                 coverage: StreamCoverage(), messages: StreamCoverage(publication: StreamCoverage.messages))
+            try replica.removeUnfinished()
+            return replica
         }
 
         /// Reads so many messages of the stream, if it does not hold the slot.
@@ -156,7 +165,13 @@ import Testing
         func crash(powerCut: Bool, _ random: inout SeededRandom) throws {
             stepDown()
             if powerCut { storage.powerCut(&random) } else { storage.processDied() }
-            replica = try Self.replica(name, storage, stream)
+            replica = try Self.replica(name, storage, Self.log(storage), StreamMark(log: stream.log))
+        }
+
+        /// Connects to the servers again, and begins to read where its file says, with the same log.
+        func reconnect() throws {
+            stepDown()
+            replica = try Self.replica(name, storage, replica.log, StreamMark(log: stream.log))
         }
     }
 
@@ -244,6 +259,7 @@ import Testing
                 try node.stand()
                 node.writer.fate = .stored
             case 7: try node.crash(powerCut: random.next() % 2 == 0, &random)
+            case 8: try node.reconnect()
             default:
                 if try !Self.stream(source, to: node, &random) { node.stepDown() }
                 node.writer.fate = .stored
@@ -266,5 +282,12 @@ import Testing
         }
         #expect(histories[0].dropFirst().map { $0.drop { $0 != " " }.dropFirst() }.map(String.init) == expected)
         #expect(histories[1] == histories[0] && histories[2] == histories[0])
+        // A node that begins with what retention has left of the stream has the same from the next state on.
+        let first = UInt64.random(in: 1...UInt64(stream.messages.count), using: &random)
+        let late = try Node("late", stream, from: first)
+        try late.follow(.max)
+        let suffix = try Self.history(late).dropFirst()
+        #expect(suffix.elementsEqual(histories[0].dropFirst().suffix(suffix.count)))
+        #expect(late.replica.log.isNew || late.replica.log.appended == nodes[0].replica.log.appended)
     }
 }

@@ -97,6 +97,23 @@ import Testing
         #expect(shown.isEmpty)
     }
 
+    @Test(arguments: [1, PeerLetter.sliceBytes, PeerLetter.sliceBytes + 1, 5 * PeerLetter.sliceBytes + 7])
+    func `a letter of any size arrives, or not at all if a part of it is lost`(bytes: Int) {
+        let letter = (0..<bytes).map { UInt8(truncatingIfNeeded: $0 / 1_000) }
+        let parts = PeerLetter.sendable(letter, from: 5)
+        guard bytes > PeerLetter.sliceBytes else { return #expect(parts == [letter]) }
+        #expect(parts.allSatisfy { $0.count < 1 << 20 && PeerLetter.head($0)?.kind == .slice })
+        var receiver = SlicedLetter()
+        for lost in parts.indices {
+            for part in parts.indices where part != lost {
+                let whole = receiver.take(parts[part])
+                #expect(whole == nil)
+            }
+        }
+        let arrived = parts.compactMap { receiver.take($0) }
+        #expect(arrived == [letter])
+    }
+
     @Test func `broadcasts arrive as they were sent, and a letter that is cut off is refused`() throws {
         var gathering = BroadcastGathering()
         for form in [BroadcastForm.text, .json, .binary, .batch] {

@@ -22,6 +22,8 @@ public struct Tenure: Sendable, Equatable {
 
     /// Time without a sign of the holder after which other nodes stand.
     public static let patience: UInt64 = 3_000_000_000
+    /// The same if the holder has this node's name. A holder gives a sign each second.
+    static let ownPatience: UInt64 = 1_500_000_000
 
     /// - Parameter number: tenure of the place where the reader begins; zero if it is unknown. Its holder may live.
     public init(node: String, number: UInt64, now: UInt64) {
@@ -71,8 +73,7 @@ public struct Tenure: Sendable, Equatable {
     public func isDue(at now: UInt64, delay: UInt64) -> Bool {
         guard now >= restsUntil else { return false }
         guard let holder else { return now >= heardAt + delay }
-        // A holder of this name that is not running any more: this process has just started.
-        if holder.node == node { return true }
-        return now >= heardAt + Self.patience + delay
+        // A holder of this name is this node before a restart, unless it gives signs of life.
+        return now >= heardAt + (holder.node == node ? Self.ownPatience : Self.patience + delay)
     }
 }

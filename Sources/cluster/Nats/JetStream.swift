@@ -130,25 +130,17 @@ public enum StreamAnswer: Sendable, Equatable {
     }
 }
 
-/// Sequences of a message of a stream, which its reply subject tells:
+/// Sequence of a message in its stream, which its reply subject tells:
 /// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.order.time.pending[.token]`.
 public struct StreamPlace: Sendable, Equatable {
     public var sequence: UInt64
-    /// Number of the message among those of the consumer, from one.
-    public var order: UInt64
-    /// Number of messages of the stream behind this one.
-    public var pending: UInt64
 
     public init?(_ reply: String) {
         guard reply.hasPrefix("$JS.ACK.") else { return nil }
         let parts = reply.split(separator: ".", omittingEmptySubsequences: false)
         // Newer servers put the domain and the hash of an account in front of the stream.
         let start = parts.count >= 11 ? 4 : 2
-        guard parts.count >= start + 7, let sequence = UInt64(parts[start + 3]), let order = UInt64(parts[start + 4]),
-            let pending = UInt64(parts[start + 6])
-        else { return nil }
+        guard parts.count >= start + 7, let sequence = UInt64(parts[start + 3]) else { return nil }
         self.sequence = sequence
-        self.order = order
-        self.pending = pending
     }
 }

@@ -49,15 +49,6 @@ public final class NatsConnection: Sendable {
         unsafe library.functions.status(handle) == NATS_CONN_STATUS_CONNECTED
     }
 
-    /// Number of times that the connection was lost so far.
-    public var losses: Int { events.losses.load(ordering: .relaxed) }
-
-    /// Maximum size of a message that the server accepts.
-    public var maximumPayload: Int {
-        // SAFETY: the handle lives as long as this object.
-        Int(unsafe library.functions.maximum_payload(handle))
-    }
-
     /// Address of the server to which the connection leads now; empty while there is none.
     public var server: String {
         // SAFETY: the library writes at most the size of the room, with a zero at the end.
@@ -104,7 +95,6 @@ public final class NatsConnection: Sendable {
 
 /// Events of a connection, which the library's threads report.
 final class Events: Sendable {
-    let losses = Atomic<Int>(0)
     private let ring: @Sendable () -> Void
 
     init(ring: @escaping @Sendable () -> Void) { self.ring = ring }
@@ -116,10 +106,7 @@ final class Events: Sendable {
     // SAFETY: called once, for the reference that `retained` gave to the library.
     func release() { unsafe Unmanaged.passUnretained(self).release() }
 
-    func changed(isLoss: Bool) {
-        if isLoss { losses.add(1, ordering: .relaxed) }
-        ring()
-    }
+    func changed() { ring() }
 }
 
 /// Subscription of a connection. It ends when it is released.
@@ -287,11 +274,11 @@ private final class NatsOptions {
         unsafe try set(
             "listen",
             functions.options_on_disconnect(
-                handle, { _, closure in unsafe Events.of(closure)?.changed(isLoss: true) }, closure))
+                handle, { _, closure in unsafe Events.of(closure)?.changed() }, closure))
         unsafe try set(
             "listen",
             functions.options_on_reconnect(
-                handle, { _, closure in unsafe Events.of(closure)?.changed(isLoss: false) }, closure))
+                handle, { _, closure in unsafe Events.of(closure)?.changed() }, closure))
         unsafe try set(
             "listen",
             functions.options_on_close(handle, { _, closure in unsafe Events.of(closure)?.release() }, closure))

@@ -151,10 +151,7 @@ public struct PeerStandings: Sendable {
     }
 
     private mutating func put(_ standing: SharedStanding) {
-        if let known = entries.removeValue(forKey: standing.place) {
-            places[known.key]?.remove(standing.place)
-            if places[known.key]?.isEmpty == true { places[known.key] = nil }
-        }
+        remove(standing.place)
         guard standing.isInUse else { return }
         entries[standing.place] = standing
         places[standing.key, default: []].insert(standing.place)

@@ -26,6 +26,8 @@ enum PeerLetter {
         case records
         /// Client of another node that came to the sender; the number is that of the node's name. Place u32, key 2 × u64.
         case claim
+        /// Part of a letter that is too large for the servers: part u32, number of parts u32, bytes.
+        case slice
     }
 
     static let headBytes = 20
@@ -50,6 +52,51 @@ enum PeerLetter {
             let node = try? reader.littleUInt64(), let number = try? reader.littleUInt64()
         else { return nil }
         return (kind, node, number)
+    }
+}
+
+extension PeerLetter {
+    /// Maximum size of what is sent at once. With its head it stays below the servers' default limit of 1 MB.
+    static let sliceBytes = 512 << 10
+
+    /// Returns the letter as it is sent: as it is, or in slices.
+    static func sendable(_ letter: [UInt8], from node: UInt64) -> [[UInt8]] {
+        guard letter.count > sliceBytes else { return [letter] }
+        let count = (letter.count + sliceBytes - 1) / sliceBytes
+        return (0..<count).map { part in
+            write(.slice, from: node, number: 0) { writer in
+                writer.append(little: UInt32(part))
+                writer.append(little: UInt32(count))
+                writer.append(Array(letter[part * sliceBytes..<min((part + 1) * sliceBytes, letter.count)]))
+            }
+        }
+    }
+}
+
+/// Letter of which slices arrive, one after the other. If one is missing, the letter is lost; its number tells that.
+struct SlicedLetter: Sendable {
+    private var bytes: [UInt8] = []
+    private var next: UInt32 = 0
+
+    /// Maximum size of a letter. No node sends a larger one.
+    private static let maximumBytes = 64 << 20
+
+    /// Takes a slice. Returns the letter if it is whole.
+    mutating func take(_ slice: [UInt8]) -> [UInt8]? {
+        var reader = ByteReader(slice.rawBytes)
+        guard (try? reader.skip(PeerLetter.headBytes)) != nil, let part = try? reader.littleUInt32(),
+            let count = try? reader.littleUInt32()
+        else { return nil }
+        if part == 0 { (bytes, next) = ([], 0) }
+        guard part == next, part < count, bytes.count <= Self.maximumBytes else {
+            (bytes, next) = ([], .max)
+            return nil
+        }
+        bytes += reader.rest().copied()
+        next += 1
+        guard next == count else { return nil }
+        defer { (bytes, next) = ([], .max) }
+        return bytes
     }
 }
 

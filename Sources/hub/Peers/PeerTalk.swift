@@ -21,9 +21,11 @@ public enum PeerNews: Sendable {
 /// tells its clients that broadcasts are missing, and asks for the node's presences again.
 public final class PeerTalk: Sendable {
     private struct Outgoing {
-        var letters: [(kind: PeerLetter.Kind, bytes: [UInt8])] = []
+        var letters: [[UInt8]] = []
         var bytes = 0
         var numbers = PeerNumbers()
+        /// Numbers of the last letters that were handed to the connection.
+        var sent = PeerNumbers()
         /// Presences of this node's own channels.
         var present: [PresenceTracker: PresenceChange] = [:]
     }
@@ -108,7 +110,7 @@ public final class PeerTalk: Sendable {
             return
         }
         out.bytes += bytes.count
-        out.letters.append((kind, bytes))
+        out.letters.append(bytes)
     }
 
     // MARK: The thread
@@ -166,6 +168,7 @@ public final class PeerTalk: Sendable {
         for content in records.changes(all) {
             let number = outgoing.withLock { out in
                 out.numbers.records += 1
+                out.sent.records = out.numbers.records
                 return out.numbers.records
             }
             let letter = PeerLetter.write(.records, from: node, number: number) { writer in
@@ -193,14 +196,22 @@ public final class PeerTalk: Sendable {
             defer {
                 out.letters = []
                 out.bytes = 0
+                out.sent = out.numbers
             }
             return out.letters
         }
-        for letter in letters { try connection.publish(letter.bytes.rawBytes, to: subject) }
+        for letter in letters { try post(letter, connection) }
+    }
+
+    private func post(_ letter: [UInt8], _ connection: NatsConnection) throws(NatsError) {
+        for part in PeerLetter.sendable(letter, from: node) {
+            try connection.publish(part.rawBytes, to: subject)
+        }
     }
 
     private func say(_ connection: NatsConnection) throws(NatsError) {
-        let numbers = outgoing.withLock { $0.numbers }
+        // A letter that still waits is not missing.
+        let numbers = outgoing.withLock { $0.sent }
         let letter = PeerLetter.write(.pulse, from: node, number: 0) { writer in
             writer.append(little: numbers.broadcasts)
             writer.append(little: numbers.presence)
@@ -221,6 +232,9 @@ public final class PeerTalk: Sendable {
         case .claim:
             hear(claimOn: head.number, bytes)
             return
+        case .slice:
+            guard head.node != node, let letter = peers.join(bytes, of: head.node, now) else { return }
+            return try hear(letter, &peers, connection, now, deliver)
         case .broadcasts, .presence, .pulse, .presences, .records: break
         }
         guard head.node != node else { return }
@@ -253,7 +267,7 @@ public final class PeerTalk: Sendable {
                 writer.append(little: UInt32(portions))
                 PresenceChange.append(changes, to: &writer)
             }
-            try connection.publish(letter.rawBytes, to: subject)
+            try post(letter, connection)
         }
         try shareRecords(connection, all: true)
     }
@@ -272,6 +286,7 @@ private struct Peers {
         var records: UInt64?
         var heardAt: UInt64
         var wishedAt: UInt64 = 0
+        var sliced = SlicedLetter()
     }
 
     private var peers: [UInt64: Peer] = [:]
@@ -325,12 +340,19 @@ private struct Peers {
             } else if head.number > peer.records ?? 0 {
                 isMissing = true
             }
-        case .wish, .claim: break
+        case .wish, .claim, .slice: break
         }
         let mayWish = isMissing && now >= peer.wishedAt + 500_000_000
         if mayWish { peer.wishedAt = now }
         peers[head.node] = peer
         return mayWish
+    }
+
+    /// Takes a slice of a node's letter. Returns the letter if it is whole.
+    mutating func join(_ slice: [UInt8], of node: UInt64, _ now: UInt64) -> [UInt8]? {
+        guard var peer = peers[node] ?? newPeer(now) else { return nil }
+        defer { peers[node] = peer }
+        return peer.sliced.take(slice)
     }
 
     private mutating func newPeer(_ now: UInt64) -> Peer? {

@@ -32,18 +32,14 @@ struct tw_nats {
     natsStatus (*options_on_close)(natsOptions *, natsConnectionHandler, void *);
 
     natsStatus (*connect)(natsConnection **, natsOptions *);
-    void (*close)(natsConnection *);
     void (*destroy)(natsConnection *);
     natsConnStatus (*status)(natsConnection *);
     natsStatus (*publish)(natsConnection *, natsMsg *);
     natsStatus (*flush)(natsConnection *, int64_t);
     natsStatus (*subscribe)(natsSubscription **, natsConnection *, const char *, natsMsgHandler, void *);
     natsStatus (*connected_url)(natsConnection *, char *, size_t);
-    natsStatus (*last_error)(natsConnection *, const char **);
-    int64_t (*maximum_payload)(natsConnection *);
 
     natsStatus (*pending_limits)(natsSubscription *, int, int);
-    natsStatus (*unsubscribe)(natsSubscription *);
     natsStatus (*subscription_on_complete)(natsSubscription *, natsOnCompleteCB, void *);
     void (*subscription_destroy)(natsSubscription *);
 

@@ -44,7 +44,7 @@ extension ReferenceMetrics {
         }
         each(
             "realtime_connections_connected_cluster", "gauge",
-            "Sockets that have joined a channel in the cluster: this hub's sockets, because hubs form no cluster."
+            "Sockets that have joined a channel on this hub. The name is that of the reference server; other nodes of a cluster report their own."
         ) { UInt64($0.userCount) }
         each("realtime_channel_joins", "counter", "Joins of channels that were accepted.") {
             $0.metrics.channelEvents[.joined].value

@@ -123,6 +123,7 @@ final class ClusterMember {
             log: log, from: mark, at: end,
             tenure: Tenure(node: settings.node, number: mark.tenure, now: Clock.monotonicNanoseconds()),
             directory: directory, coverage: replication.coverage, messages: replication.messages)
+        try replica.removeUnfinished()
         Log.shared.info(
             "follows the cluster's stream",
             [.stream(names.stream), .host(jet.connection.server), .message(replica.reader.mark.sequence)])
@@ -165,7 +166,7 @@ final class ClusterMember {
         var consumer = try StreamConsumer(link.jet, stream: names.stream, from: replica.reader.next)
         defer { consumer.end() }
         let delay = UInt64.random(in: 0..<300_000_000)
-        var covering: NodePulse?
+        var covering: (pulse: NodePulse, epoch: UInt64?)?
         while !interrupt.isRung {
             try consumer.ask()
             let (letters, dropped) = link.jet.take()
@@ -175,7 +176,12 @@ final class ClusterMember {
             try replica.flush(now: now)
             if let pulse = link.takeHeard() {
                 replica.tenure.heard(pulse.tenure, now: now)
-                covering = pulse
+                covering = (pulse, replica.log.appended?.epoch)
+                if pulse.node == settings.node {
+                    throw StreamFailure(
+                        .cluster, "another node of the cluster has the name \(settings.node) and holds the slot",
+                        hint: "give each node a cluster_node of its own, and start this hub again")
+                }
                 if pulse.sequence == replica.reader.mark.sequence { try replica.checkEnd() }
             }
             tell(replica, covering, now)
@@ -202,7 +208,7 @@ final class ClusterMember {
     }
 
     /// Publishes whether the log is followed, and which commits it has.
-    private func tell(_ replica: Replica, _ covering: NodePulse?, _ now: UInt64) {
+    private func tell(_ replica: Replica, _ covering: (pulse: NodePulse, epoch: UInt64?)?, _ now: UInt64) {
         let isFollowing = !replica.log.isNew && replica.tenure.isFed(at: now)
         if isFollowing != status.isStreaming {
             if isFollowing { status.streamingBegan() } else { status.streamingEnded() }
@@ -213,7 +219,12 @@ final class ClusterMember {
         }
         guard !replica.log.isNew else { return }
         var covered = replica.log.durablePosition
-        if let covering, covering.sequence <= replica.reader.mark.sequence { covered = max(covered, covering.covered) }
+        // Positions of another epoch cannot be compared.
+        if let covering, covering.epoch == replica.log.appended?.epoch,
+            covering.pulse.sequence <= replica.reader.mark.sequence
+        {
+            covered = max(covered, covering.pulse.covered)
+        }
         status.covers(covered)
         status.follows(
             FollowedDatabase(system: replica.log.systemIdentifier, number: replica.log.lineage?.database ?? 0))
@@ -271,7 +282,9 @@ final class ClusterMember {
             settings: replication, spoolDirectory: spool, sink: sink, interrupt: interrupt, status: status
         ).run()
         replica.isHolder = false
-        if let loss = sink.loss {
+        let isUnknown = link.isWaiting
+        link.giveUp()
+        if let loss = sink.loss ?? (isUnknown ? "the stream had not acknowledged when the hub ended" : nil) {
             Log.shared.warning("holds the replication slot no longer", [.tenure(tenure), .reason(loss)])
         } else {
             try resign(replica, link, tenure)

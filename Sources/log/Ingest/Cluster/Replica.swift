@@ -59,6 +59,9 @@ final class Replica {
         file = ReplicaFile(directory: directory)
     }
 
+    /// Removes what an earlier reader of the same log began and did not finish: it is read again.
+    func removeUnfinished() throws { try abandonUnfinished() }
+
     // MARK: Reading
 
     /// Reads the next message. Its records are applied by `apply`.
@@ -66,7 +69,8 @@ final class Replica {
         if let batch = try reader.take(sequence, message) { waiting.append(batch) }
     }
 
-    var hasBatches: Bool { !waiting.isEmpty }
+    /// True if the log does not stand between two transactions, or lacks what was read.
+    var hasUnfinished: Bool { !waiting.isEmpty || reader.isInsideBatch || log.isInsideTransaction }
 
     /// State of the log, for nodes that begin to read here.
     var state: ClusterState {
@@ -125,9 +129,7 @@ final class Replica {
 
     /// Checks that the log has nothing that the stream lacks, when everything has been read.
     func checkEnd() throws {
-        guard waiting.isEmpty, !reader.isInsideBatch, !log.isInsideTransaction, !log.isNew, end != .unknown,
-            let place = log.appended
-        else { return }
+        guard !hasUnfinished, !log.isNew, end != .unknown, let place = log.appended else { return }
         guard place == end.place else {
             throw Diverged(words: "the log stands at \(place), and the stream ends at \(end.place)")
         }
@@ -295,7 +297,7 @@ final class Replica {
 
     /// Writes the place in the stream up to which the log has everything.
     func keep() throws {
-        guard waiting.isEmpty, !reader.isInsideBatch, !log.isInsideTransaction, kept.mark != reader.mark else { return }
+        guard !hasUnfinished, kept.mark != reader.mark else { return }
         try noting { () throws(SystemError) in try file.write(reader.mark, end) }
         kept.mark = reader.mark
         kept.isUrgent = false

@@ -106,14 +106,15 @@ final class StreamLink: StreamWriter {
                         ("Nats-Expected-Last-Sequence", String(last)), ("Nats-Expected-Stream", names.stream),
                     ])
             } catch {
-                forget()
+                giveUp()
                 throw NatsFailure(words: "\(error)")
             }
             last += 1
         }
     }
 
-    private func forget() { pending = [] }
+    /// Waits no longer for acknowledgements: what the stream has is read from it.
+    func giveUp() { pending = [] }
 
     func settle(within nanoseconds: UInt64) -> StreamOutcome {
         let deadline = Clock.monotonicNanoseconds() + nanoseconds
@@ -121,17 +122,17 @@ final class StreamLink: StreamWriter {
             let (letters, _) = jet.take()
             for letter in letters { take(letter) }
             if let refusal {
-                forget()
+                giveUp()
                 return .lost(refusal)
             }
             if pending.allSatisfy(\.isStored) {
                 let stored = pending.map { StoredMessage(sequence: $0.sequence, bytes: $0.bytes) }
-                forget()
+                giveUp()
                 return .stored(stored)
             }
             let now = Clock.monotonicNanoseconds()
             if now > sentAt + Self.patience {
-                forget()
+                giveUp()
                 return .lost("the stream did not acknowledge for \(Self.patience / 1_000_000_000) s")
             }
             guard now < deadline else { return .waiting }

@@ -31,6 +31,12 @@ final class StreamSink: TransactionSink {
     /// True if PostgreSQL has streamed in this tenure.
     private(set) var hasStreamed = false
 
+    /// Time of the last record of the log's state in this tenure, which began with one.
+    private var toldStateAt = Clock.monotonicNanoseconds()
+
+    /// Interval between two such records. A node without a log begins at one, and retention removes the older ones.
+    static let stateInterval: UInt64 = 600_000_000_000
+
     /// Time without a stream from PostgreSQL after which the node gives the slot up, so that another tries.
     static let patience: UInt64 = 10_000_000_000
 
@@ -132,12 +138,25 @@ final class StreamSink: TransactionSink {
     func flush() throws {
         tell(log.durablePosition, Clock.monotonicNanoseconds())
         if let loss { throw TenureLost(words: loss) }
+        try tellState()
         if !batch.isEmpty, !link.isWaiting { try send() }
         if link.isWaiting { try settle() }
         let now = Clock.monotonicNanoseconds()
         try replica.apply(now: now)
         if batch.isEmpty { accepted = nil }
         try replica.flush(now: now)
+    }
+
+    /// Appends the log's state from time to time, before the changes that wait.
+    private func tellState() throws {
+        let now = Clock.monotonicNanoseconds()
+        guard now > toldStateAt + Self.stateInterval, !link.isWaiting, !replica.hasUnfinished else { return }
+        var state = BatchBuilder()
+        state.add(replica.state)
+        guard try replica.append(state, by: link, tenure: tenure) else {
+            throw over("the stream did not take the log's state")
+        }
+        toldStateAt = now
     }
 
     private func send() throws {
