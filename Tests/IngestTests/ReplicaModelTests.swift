@@ -204,8 +204,8 @@ import Testing
                 for part in 0..<commit.parts {
                     try send(commit, part, to: sink)
                     let kind = random.next() % 16
-                    if kind == 0 { try sink.flush() }
-                    if fails, kind == 1, part < commit.parts - 1 {
+                    if kind == 0 || kind < 8 && part < commit.parts - 1 { try sink.flush() }
+                    if fails, kind == 9, part < commit.parts - 1 {
                         // The connection to PostgreSQL broke within the transaction.
                         try sink.abandon()
                         return true

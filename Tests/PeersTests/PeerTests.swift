@@ -110,6 +110,10 @@ import Testing
                 #expect(whole == nil)
             }
         }
+        // The beginning of one letter and the end of another are no letter.
+        let other = PeerLetter.sendable(letter, from: 5)
+        let mixed = (parts.dropLast() + other.dropFirst()).compactMap { receiver.take($0) }
+        #expect(mixed.isEmpty)
         let arrived = parts.compactMap { receiver.take($0) }
         #expect(arrived == [letter])
     }

@@ -26,7 +26,8 @@ enum PeerLetter {
         case records
         /// Client of another node that came to the sender; the number is that of the node's name. Place u32, key 2 × u64.
         case claim
-        /// Part of a letter that is too large for the servers: part u32, number of parts u32, bytes.
+        /// Part of a letter that is too large for the servers; the number is the same for all its parts. Part u32, number
+        /// of parts u32, bytes.
         case slice
     }
 
@@ -63,8 +64,9 @@ extension PeerLetter {
     static func sendable(_ letter: [UInt8], from node: UInt64) -> [[UInt8]] {
         guard letter.count > sliceBytes else { return [letter] }
         let count = (letter.count + sliceBytes - 1) / sliceBytes
+        let number = UInt64.random(in: .min ... .max)
         return (0..<count).map { part in
-            write(.slice, from: node, number: 0) { writer in
+            write(.slice, from: node, number: number) { writer in
                 writer.append(little: UInt32(part))
                 writer.append(little: UInt32(count))
                 writer.append(Array(letter[part * sliceBytes..<min((part + 1) * sliceBytes, letter.count)]))
@@ -77,6 +79,7 @@ extension PeerLetter {
 struct SlicedLetter: Sendable {
     private var bytes: [UInt8] = []
     private var next: UInt32 = 0
+    private var number: UInt64 = 0
 
     /// Maximum size of a letter. No node sends a larger one.
     private static let maximumBytes = 64 << 20
@@ -84,11 +87,11 @@ struct SlicedLetter: Sendable {
     /// Takes a slice. Returns the letter if it is whole.
     mutating func take(_ slice: [UInt8]) -> [UInt8]? {
         var reader = ByteReader(slice.rawBytes)
-        guard (try? reader.skip(PeerLetter.headBytes)) != nil, let part = try? reader.littleUInt32(),
-            let count = try? reader.littleUInt32()
+        guard let head = PeerLetter.head(slice), (try? reader.skip(PeerLetter.headBytes)) != nil,
+            let part = try? reader.littleUInt32(), let count = try? reader.littleUInt32()
         else { return nil }
-        if part == 0 { (bytes, next) = ([], 0) }
-        guard part == next, part < count, bytes.count <= Self.maximumBytes else {
+        if part == 0 { (bytes, next, number) = ([], 0, head.number) }
+        guard head.number == number, part == next, part < count, bytes.count <= Self.maximumBytes else {
             (bytes, next) = ([], .max)
             return nil
         }

@@ -69,15 +69,19 @@ final class Replica {
         if let batch = try reader.take(sequence, message) { waiting.append(batch) }
     }
 
-    /// True if the log does not stand between two transactions, or lacks what was read.
-    var hasUnfinished: Bool { !waiting.isEmpty || reader.isInsideBatch || log.isInsideTransaction }
+    /// True if the log or the stream does not stand between two transactions, or the log lacks what was read.
+    var hasUnfinished: Bool {
+        !waiting.isEmpty || reader.isInsideBatch || log.isInsideTransaction || unfinished > 0
+    }
 
     /// State of the log, for nodes that begin to read here.
     var state: ClusterState {
         assert(waiting.isEmpty, "the log has everything that was read")
         let place = log.appended
+        // A tenure begins without the parts of an unfinished transaction.
+        let offset = (place?.offset ?? 0) - (log.isInsideTransaction ? unfinished : 0)
         return ClusterState(
-            isNew: log.isNew, system: log.systemIdentifier, epoch: place?.epoch ?? 0, offset: place?.offset ?? 0,
+            isNew: log.isNew, system: log.systemIdentifier, epoch: place?.epoch ?? 0, offset: offset,
             position: log.position, lineage: log.lineage, messages: log.messages, memberships: coverage.followed,
             beginning: log.beginningSlot)
     }
