@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    @Test func `a node stands when the holder is silent, has resigned, or was itself before a restart`() {
+    @Test func `a node stands when the feeder is silent, has resigned, or was itself before a restart`() {
         let second: UInt64 = 1_000_000_000
         var tenure = Tenure(node: "a", number: 0, now: 0)
         #expect(tenure.isDue(at: second, delay: 0))
@@ -170,7 +170,7 @@ import Testing
         #expect(!tenure.isDue(at: 2 * second, delay: 0) && tenure.isHeld(at: 2 * second))
         tenure.heard(4, now: 3 * second)
         #expect(!tenure.isDue(at: 5 * second, delay: 0))
-        // A sign of an earlier holder is no sign of life of this one.
+        // A sign of an earlier feeder is no sign of life of this one.
         tenure.heard(3, now: 6 * second)
         #expect(tenure.isDue(at: 6 * second, delay: 0) && !tenure.isHeld(at: 6 * second))
         #expect(tenure.isFed(at: 6 * second) && !tenure.isFed(at: 15 * second))
@@ -180,7 +180,7 @@ import Testing
         tenure.rest(until: 10 * second)
         #expect(!tenure.isDue(at: 9 * second, delay: 0))
         tenure.resigned(now: 10 * second)
-        #expect(tenure.isDue(at: 10 * second, delay: 0) && tenure.holder == nil)
+        #expect(tenure.isDue(at: 10 * second, delay: 0) && tenure.feeder == nil)
         // The tenure before a restart may still be somebody's.
         var restarted = Tenure(node: "a", number: 4, now: 0)
         #expect(!restarted.isHeld(at: 0))

@@ -152,13 +152,13 @@ import Testing
             batch.add(tenureOf: name, replica.state)
             let number = replica.reader.next
             guard try replica.append(batch, by: writer, tenure: number) else { return }
-            replica.isHolder = true
+            replica.isFeeding = true
             sink = StreamSink(replica, writer, tenure: number, pause: StreamPause())
         }
 
         func stepDown() {
             sink = nil
-            replica.isHolder = false
+            replica.isFeeding = false
         }
 
         /// Ends the process and starts it again, after a power cut if there is a seed.

@@ -24,7 +24,7 @@ public enum ClusterRecord: Sendable {
     case abandon
     /// A node holds the slot from here on.
     case tenure(node: String, ClusterState)
-    /// The holder holds the slot no longer.
+    /// The feeder holds the slot no longer.
     case resigned
     /// State of the log here, for nodes that begin to read here.
     case state(ClusterState)

@@ -290,7 +290,8 @@ private struct Peers {
     }
 
     private var peers: [UInt64: Peer] = [:]
-    private var slots: Set<UInt16> = []
+    /// Numbers by which nodes are told apart, those in use.
+    private var numbers: Set<UInt16> = []
 
     /// Time without a letter after which a node counts as gone.
     private static let patience: UInt64 = 8_000_000_000
@@ -356,9 +357,11 @@ private struct Peers {
     }
 
     private mutating func newPeer(_ now: UInt64) -> Peer? {
-        guard let slot = (1...UInt16(PeerTalk.maximumNodes)).first(where: { !slots.contains($0) }) else { return nil }
-        slots.insert(slot)
-        return Peer(presence: PeerPresence(base: slot * 256), heardAt: now)
+        guard let number = (1...UInt16(PeerTalk.maximumNodes)).first(where: { !numbers.contains($0) }) else {
+            return nil
+        }
+        numbers.insert(number)
+        return Peer(presence: PeerPresence(base: number * 256), heardAt: now)
     }
 
     /// Makes the members of nodes leave that have been silent for too long.
@@ -368,7 +371,7 @@ private struct Peers {
             let left = peer.presence.leave()
             if !left.isEmpty { deliver(.presence(left)) }
             records?.lose(node)
-            slots.remove(peer.presence.base / 256)
+            numbers.remove(peer.presence.base / 256)
             peers[node] = nil
         }
     }

@@ -48,7 +48,7 @@ final class ClusterMember {
         self.bell = bell
     }
 
-    /// Settings of the connection that holds the slot. PostgreSQL frees the slot of a holder that hangs or cannot be
+    /// Settings of the connection that holds the slot. PostgreSQL frees the slot of a feeder that hangs or cannot be
     /// reached within a few seconds, so that another node can take it.
     private static let streamOptions = [
         "wal_sender_timeout=4s", "tcp_user_timeout=3000", "tcp_keepalives_idle=2", "tcp_keepalives_interval=1",
@@ -239,7 +239,7 @@ final class ClusterMember {
     ) throws -> UInt64? {
         try stream.look(link.jet, names)
         let mark = replica.reader.mark
-        guard mark.sequence == stream.last, !replica.reader.isInsideBatch || replica.tenure.holder != nil else {
+        guard mark.sequence == stream.last, !replica.reader.isInsideBatch || replica.tenure.feeder != nil else {
             return nil
         }
         try replica.checkEnd()
@@ -270,18 +270,18 @@ final class ClusterMember {
     /// Feeds the stream from PostgreSQL until the tenure ends.
     private func hold(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
         status.streamingEnded()
-        replica.isHolder = true
+        replica.isFeeding = true
         replication.coverage.takeOver()
         replication.messages.takeOver()
         defer {
-            replica.isHolder = false
+            replica.isFeeding = false
             status.streamingEnded()
         }
         let sink = StreamSink(replica, link, tenure: tenure, pause: replication.pause)
         Replicator(
             settings: replication, spoolDirectory: spool, sink: sink, interrupt: interrupt, status: status
         ).run()
-        replica.isHolder = false
+        replica.isFeeding = false
         let isUnknown = link.isWaiting
         link.giveUp()
         if let loss = sink.loss ?? (isUnknown ? "the stream had not acknowledged when the hub ended" : nil) {

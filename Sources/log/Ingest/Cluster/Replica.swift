@@ -16,7 +16,7 @@ final class Replica {
     /// Knowledge of who holds the slot.
     var tenure: Tenure
     /// True while this node holds the slot: its own stream then knows what it covers.
-    var isHolder = false
+    var isFeeding = false
 
     private let coverage: StreamCoverage
     private let messages: StreamCoverage
@@ -232,11 +232,11 @@ final class Replica {
             end.position = gap.to
         }
         guard !log.isNew, !log.has(epoch: next) else { return }
-        if !isHolder { try noting { () throws(SystemError) in try coverage.forget() } }
+        if !isFeeding { try noting { () throws(SystemError) in try coverage.forget() } }
         log.choose(epochs: next)
         try log.recordGap(gap, systemIdentifier: system)
         kept.isUrgent = true
-        guard !isHolder else { return }
+        guard !isFeeding else { return }
         Log.shared.error(
             "changes were lost before they reached the event log: the cluster recorded a gap and began a new epoch",
             [.reason(gap.reason.rawValue), .fromLSN(gap.from), .toLSN(gap.to)])
@@ -269,13 +269,13 @@ final class Replica {
             try log.keep(publication)
             kept.isUrgent = true
         }
-        guard !isHolder else { return }
+        guard !isFeeding else { return }
         let followed = publication.map { FollowedMemberships(number: $0.number, since: $0.since) }
         if messages.followed != followed { try noting { () throws(SystemError) in try messages.adopt(followed) } }
     }
 
     private func follow(memberships publication: FollowedMemberships?) throws {
-        guard !isHolder else { return }
+        guard !isFeeding else { return }
         try noting { () throws(SystemError) in try coverage.adopt(publication) }
         kept.isUrgent = true
     }

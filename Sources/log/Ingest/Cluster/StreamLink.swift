@@ -184,7 +184,7 @@ final class StreamLink: StreamWriter {
         if pulse.tenure >= heard?.tenure ?? 0 { heard = pulse }
     }
 
-    /// Takes the last sign of life of a holder.
+    /// Takes the last sign of life of a feeder.
     func takeHeard() -> NodePulse? {
         defer { heard = nil }
         return heard
