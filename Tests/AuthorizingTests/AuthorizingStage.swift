@@ -184,17 +184,36 @@ final class AuthorizingStage {
 }
 
 extension ChannelAuthorizer {
-    /// Asks all questions at the same time and waits. An element is nil if its question got no answer.
-    func answers(_ questions: [ChannelQuestion]) -> [ChannelAnswer?] {
+    /// Asks all questions once, at the same time, and waits. An element is nil if its question got no answer.
+    func answersAtOnce(_ questions: [ChannelQuestion]) -> [ChannelAnswer?] {
         let results = questions.map { _ in Awaited<ChannelAnswer>() }
         for (question, result) in zip(questions, results) { ask(question) { result.set($0) } }
         return results.map { $0.wait() }
+    }
+
+    /// Asks all questions, and asks those again that took too long, as a client joins again. The answer of a policy does
+    /// not depend on the speed of the machine; the attempt in which it comes does.
+    func answers(_ questions: [ChannelQuestion]) -> [ChannelAnswer?] {
+        var found = answersAtOnce(questions)
+        while true {
+            let late = found.indices.filter { found[$0]?.tookTooLong ?? false }
+            if late.isEmpty { return found }
+            for (index, answer) in zip(late, answersAtOnce(late.map { questions[$0] })) { found[index] = answer }
+        }
     }
 
     func answer(_ question: ChannelQuestion) -> ChannelAnswer? { answers([question])[0] }
 }
 
 extension ChannelAnswer {
+    /// True if the time that a question may take decided, and no policy.
+    fileprivate var tookTooLong: Bool {
+        switch self {
+        case .failed(.canceled), .failed(.exhausted): true
+        default: false
+        }
+    }
+
     static func read(_ broadcast: Bool, _ presence: Bool?) -> ChannelAnswer {
         .rights(broadcast: broadcast, presence: presence)
     }

@@ -105,15 +105,17 @@ import Testing
         let stage = try stage("slow:", "pg_sleep(600) IS NULL")
         let authorizer = try stage.authorizer()
         let asked = questions(stage, bad: "slow:", every: 50, of: 1000)
-        for (number, answer) in authorizer.answers(asked).enumerated() {
-            guard number % 50 == 0 else {
-                #expect(isAllowed(answer), "\(number)")
-                continue
-            }
+        let answers = authorizer.answersAtOnce(asked)
+        for number in stride(from: 0, to: asked.count, by: 50) {
             // The slow questions run one after another. The last of them are not asked any more.
             let own = ChannelAnswer.failed(.canceled("canceling statement due to statement timeout"))
-            #expect(answer == own || answer == .failed(.exhausted), "\(number)")
+            #expect(answers[number] == own || answers[number] == .failed(.exhausted), "\(number)")
         }
+        // The others do not wait for the slow ones: with these before them most would take too long. On a busy machine a
+        // few do.
+        let unanswered = asked.indices.filter { $0 % 50 != 0 && !isAllowed(answers[$0]) }
+        #expect(unanswered.count < asked.count / 2)
+        #expect(authorizer.answers(unanswered.map { asked[$0] }).allSatisfy(isAllowed))
         // The authorizer now knows the slow topics, so that no other question waits for them.
         #expect(isAllowed(authorizer.answer(stage.question("room:1", .write))))
     }
@@ -156,7 +158,7 @@ import Testing
 
     @Test func `what a cancelled policy says of it is for nobody else`() throws {
         let stage = try stage("bad:", "public.raises('57014')")
-        let answer = try stage.authorizer().answer(stage.question("bad:1"))
+        let answer = try stage.authorizer().answersAtOnce([stage.question("bad:1")])[0]
         #expect(answer == .failed(.canceled("canceling statement due to statement timeout")))
     }
 
