@@ -56,13 +56,22 @@ import Testing
         let seen = SeenTransactions(visible: try #require(VisibleTransactions("10:10:")), end: 100)
         exclusions.add(seen, for: 0)
         exclusions.begin(Self.transaction(9, at: 50), endingBefore: 30, &audience)
-        #expect(audience.recipients.map(\.since) == [30, 10])
+        #expect(audience.recipients.map(\.rowsUpTo) == [30, 0])
         exclusions.begin(Self.transaction(10, at: 60), endingBefore: 40, &audience)
-        #expect(audience.recipients[0].since == 30)
+        #expect(audience.recipients[0].rowsUpTo == 30)
         // From the snapshot's end on, no transaction is skipped, whatever its number.
         exclusions.begin(Self.transaction(11, at: 100), endingBefore: 50, &audience)
         exclusions.begin(Self.transaction(9, at: 60), endingBefore: 60, &audience)
-        #expect(audience.recipients[0].since == 30)
+        #expect(audience.recipients[0].rowsUpTo == 30)
+    }
+
+    @Test func `only bindings that begin with rows skip what the rows show`() {
+        var audience = Self.audience(1)
+        audience.skip(0, before: 30)
+        let withRows = Member(listener: 0, view: 0, binding: 0, beginsWithRows: true)
+        let without = Member(listener: 0, view: 0, binding: 1)
+        #expect([9, 10, 29, 30].map { audience.recipients[0].wants($0, withRows) } == [false, false, false, true])
+        #expect([9, 10, 29, 30].map { audience.recipients[0].wants($0, without) } == [false, true, true, true])
     }
 
     @Test func `a listener that has gone excludes nothing`() throws {
@@ -72,7 +81,7 @@ import Testing
         exclusions.add(seen, for: 0)
         exclusions.remove(0)
         exclusions.begin(Self.transaction(9, at: 50), endingBefore: 30, &audience)
-        #expect(audience.recipients[0].since == 10)
+        #expect(audience.recipients[0].rowsUpTo == 0)
     }
 
     // MARK: Losses

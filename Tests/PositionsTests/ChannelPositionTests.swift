@@ -32,14 +32,19 @@ import Testing
     }
 
     private static func joining(
-        isFeed: Bool = false, wantsRows: Bool = false, isPrivate: Bool = false
+        isFeed: Bool = false, wantsRows: Bool = false, hasOthers: Bool = false, isPrivate: Bool = false
     ) -> ChannelPosition {
-        ChannelPosition(.init(isFeed: isFeed, wantsRows: wantsRows, rowsAreEverything: wantsRows && !isPrivate))
+        ChannelPosition(
+            .init(
+                isFeed: isFeed, wantsRows: wantsRows, wantsRowsOfAll: wantsRows && !hasOthers,
+                rowsAreEverything: wantsRows && !hasOthers && !isPrivate))
     }
 
     /// Returns an open channel at the log's end, whose changes begin at an offset.
-    private static func live(_ since: UInt64 = 10, wantsRows: Bool = false) -> ChannelPosition {
-        var channel = joining(wantsRows: wantsRows)
+    private static func live(
+        _ since: UInt64 = 10, wantsRows: Bool = false, hasOthers: Bool = false
+    ) -> ChannelPosition {
+        var channel = joining(wantsRows: wantsRows, hasOthers: hasOthers)
         #expect(channel.take(.due(log: unknownLog)) == [.boardLive])
         for event: ChannelPosition.Event in [.bound(end: since), .answered, .opened(isSocketFull: false)] {
             #expect(channel.take(event) == [])
@@ -293,7 +298,7 @@ import Testing
         #expect(channel.take(.due(log: Self.unknownLog)) == [])
         let seen = SeenTransactions(visible: VisibleTransactions("10:12:")!, end: 99)
         #expect(channel.take(.rowsEnded(at: Self.at(18), seen: seen)) == [.leaveOutSeen, .goOn(Self.at(18))])
-        #expect(channel.start(end: 30) == 20 && channel.floor == 18 && channel.seen == seen && channel.owesReport)
+        #expect(channel.since == 20 && channel.floor == 18 && channel.seen == seen && channel.owesReport)
         #expect(channel.take(.rowsPassed) == [])
         #expect(channel.seen == nil && channel.floor == 0 && !channel.owesReport)
     }
@@ -303,6 +308,16 @@ import Testing
         _ = channel.take(.rowsDue(Self.reader(20)))
         #expect(channel.take(.rowsEnded(at: Self.at(25), seen: nil)) == [.leaveOutSeen, .goOn(Self.at(20))])
         #expect(channel.floor == 25)
+    }
+
+    @Test func `a channel with other bindings is not told a position beyond what these have`() {
+        for (rows, told) in [(18, 18), (25, 20)] as [(UInt64, UInt64)] {
+            var channel = Self.live(10, wantsRows: true, hasOthers: true)
+            _ = channel.take(.rowsDue(Self.reader(20)))
+            #expect(channel.position(afterRowsAt: Self.at(rows)) == Self.at(told))
+            _ = channel.take(.rowsEnded(at: Self.at(rows), seen: nil))
+            #expect(channel.toldAt == told && channel.floor == rows)
+        }
     }
 
     @Test func `a full socket holds the next rows, too`() {

@@ -671,6 +671,9 @@ public enum Limits {
     /// Maximum number of keys in one holder's membership. For a larger membership, the hub asks PostgreSQL about each
     /// row.
     public static let maximumMembershipKeys = 4096
+    /// Maximum number of keys that came or went in a holder's memberships for which the hub sends the rows with these
+    /// keys. With more, the client fetches its rows again.
+    public static let maximumTouchedKeys = 256
     /// Maximum number of expressions that one request to PostgreSQL explains.
     public static let maximumExplainedExpressions = 1024
 

@@ -35,9 +35,8 @@ public struct Recipient: BitwiseCopyable {
 
     // Every delivery reads these fields, so they come first and close together.
     let connection: ConnectionID
-    /// Offset of the first change that is for the channel: the log's end when the channel was first bound. The router
-    /// increases it to skip transactions that the channel already has from a snapshot.
-    var since: UInt64
+    /// Offset of the first change that is for the channel: the log's end when the channel was first bound.
+    let since: UInt64
     private var soleEnvelopeOrNone = Self.none
     /// Index under which the loop records the changes sent to this channel; `unrecorded` if the loop keeps no record.
     var seat = Self.unrecorded
@@ -57,6 +56,9 @@ public struct Recipient: BitwiseCopyable {
     var toldAt: UInt64
     /// Number (`ChangeMoment.number`) of the change to which `touch` belongs.
     var stamp: UInt64 = 0
+    /// Offset before which the channel has every change in the rows of its snapshot, for the bindings that begin with
+    /// these rows. The router increases it to skip transactions that the snapshot shows.
+    fileprivate(set) var rowsUpTo: UInt64
 
     private static let none = UInt32.max
     public static let unrecorded = UInt32.max
@@ -68,9 +70,10 @@ public struct Recipient: BitwiseCopyable {
 
     public init(
         _ connection: ConnectionID, isLegacy: Bool, wantsCompression: Bool, wantsMoves: Bool, since: UInt64,
-        manner: Manner = .plain, toldAt: UInt64? = nil, seat: UInt32 = Self.unrecorded
+        rowsUpTo: UInt64 = 0, manner: Manner = .plain, toldAt: UInt64? = nil, seat: UInt32 = Self.unrecorded
     ) {
         self.since = since
+        self.rowsUpTo = rowsUpTo
         self.seat = seat
         self.manner = manner
         self.toldAt = toldAt ?? since
@@ -78,6 +81,13 @@ public struct Recipient: BitwiseCopyable {
         self.connection = connection
         self.isLegacy = isLegacy
         self.wantsCompression = wantsCompression
+    }
+
+    /// True if a change at the offset is for a binding of the channel: it is after the channel's begin, and not among
+    /// the rows with which the binding began.
+    @inline(__always)
+    func wants(_ offset: UInt64, _ member: Member) -> Bool {
+        since <= offset && !(member.beginsWithRows && rowsUpTo > offset)
     }
 
     /// True if the router can send a change as soon as the channel's only binding matches, without collecting other
@@ -95,12 +105,17 @@ struct Member {
     var policy = Member.noPolicy
     /// Index of the binding in its channel.
     var binding: UInt8
+    /// True if the channel gets the existing rows of the binding's table before changes.
+    let beginsWithRows: Bool
 
-    init(listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8) {
+    init(
+        listener: UInt32, view: UInt32, policy: UInt32 = Member.noPolicy, binding: UInt8, beginsWithRows: Bool = false
+    ) {
         self.listener = listener
         self.view = view
         self.policy = policy
         self.binding = binding
+        self.beginsWithRows = beginsWithRows
     }
 }
 
@@ -136,9 +151,9 @@ struct Audience {
         return index
     }
 
-    /// True if the change is at or after the offset from which the member's channel receives changes.
+    /// True if the member's channel receives the change, and does not have it from a snapshot.
     func wants(_ moment: ChangeMoment, _ member: Member) -> Bool {
-        recipients[Int(member.listener)].since <= moment.offset
+        recipients[Int(member.listener)].wants(moment.offset, member)
     }
 
     /// Returns the recipient of a listener; nil if the listener was removed.
@@ -155,9 +170,10 @@ struct Audience {
     /// Records that the hub sends this offset to the client as its position.
     mutating func tell(_ listener: UInt32, at offset: UInt64) { recipients[Int(listener)].toldAt = offset }
 
-    /// Makes the listener's channel skip the changes before the offset, which it already has.
+    /// Makes the bindings of the listener that began with rows skip the changes before the offset, which these rows
+    /// show.
     mutating func skip(_ listener: UInt32, before offset: UInt64) {
-        recipients[Int(listener)].since = max(recipients[Int(listener)].since, offset)
+        recipients[Int(listener)].rowsUpTo = max(recipients[Int(listener)].rowsUpTo, offset)
     }
 
     mutating func add(_ member: Member) -> UInt32 {

@@ -238,7 +238,7 @@ public struct ChangeRouter: ~Copyable {
         for number in matches.nodeMembers {
             guard let member = bindings.audience.members[number] else { continue }
             let recipient = bindings.audience.recipients[Int(member.listener)]
-            if recipient.since > moment.offset { continue }
+            if !recipient.wants(moment.offset, member) { continue }
             if moment.hasPast, member.policy != Member.noPolicy {
                 matches.add(withPast: number)
                 continue

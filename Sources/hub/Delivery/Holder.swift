@@ -44,12 +44,14 @@ public final class Holder {
 /// Policy of one holder, with the holder's claims filled in.
 public final class ActivePolicy {
     public let binding: PolicyBinding
-    let residual: Residual
+    public let residual: Residual
     public let sets: [MembershipSet]
     /// Index of the policy in `ActivePolicies`.
     public let number: UInt32
     /// Predicate that decides which rows the holder sees; nil until the memberships are known.
     public var predicate: Predicate?
+    /// Last predicate that was known. What it shows, clients have been shown; nil before the first.
+    public var shown: Predicate?
     /// True if the holder was released or a newer policy has replaced this one. The policy is removed once no binding
     /// uses it.
     public var isRetired = false

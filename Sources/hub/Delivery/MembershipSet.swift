@@ -32,6 +32,8 @@ public final class MembershipSet {
     private var pending: PendingFill
     private var validity: MembershipValidity
     private var audience = MembershipAudience()
+    /// Keys that came or went since the policies that use the set were last evaluated.
+    private(set) var touched = TouchedKeys()
 
     public init(
         _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
@@ -125,8 +127,24 @@ public final class MembershipSet {
         pending = PendingFill(filling, passed: passed)
     }
 
+    /// True if the keys are those at the current transaction, or will not become known.
+    public var isCurrent: Bool {
+        switch state {
+        case .live: validity.measure == .exact
+        case .failed, .left: true
+        case .filling: false
+        }
+    }
+
+    /// Forgets which keys came or went, because the policies that use the set have been evaluated with them.
+    public func forgetTouched() { touched = TouchedKeys() }
+
+    /// True if only PostgreSQL knows the keys, and some row came or went, so that a holder may see other rows.
+    public var isLeftAndTouched: Bool { state == .left && !touched.isEmpty }
+
     private func forget() {
         state = .filling
+        touched.addAll()
         counted.removeAll()
         pending = PendingFill()
         validity.forget()
@@ -232,7 +250,10 @@ public final class MembershipSet {
     /// Applies a row that a transaction added (1) or removed (-1). Returns true if the set's keys or its state changed.
     func apply(_ key: [UInt8]?, _ change: Int, xid: UInt32, at lsn: UInt64) -> Bool {
         switch state {
-        case .failed, .left: return false
+        case .failed: return false
+        case .left:
+            touched.addAll()
+            return true
         case .filling:
             pending.add(key, change, xid: xid)
             return false
@@ -242,6 +263,7 @@ public final class MembershipSet {
             assert(abs(change) == 1, "a row comes or goes")
             let hadKey = counted.has(key)
             counted.add(key, change)
+            if hadKey != counted.has(key) { touched.add(key) }
             if counted.count > Limits.maximumMembershipKeys { giveUp(.left) }
             return hadKey != counted.has(key) || !isSettled
         }
@@ -252,9 +274,14 @@ public final class MembershipSet {
 
     /// Removes all rows, because the table was truncated. Returns true if the set had rows.
     func truncate(xid: UInt32, at lsn: UInt64) -> Bool {
+        if state == .left {
+            touched.addAll()
+            return true
+        }
         guard state == .live, !validity.contains(xid: xid, at: lsn) else { return false }
         let hadRows = counted.rowCount > 0
         counted.removeAll()
+        touched.addAll()
         return hadRows
     }
 

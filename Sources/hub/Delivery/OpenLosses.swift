@@ -86,7 +86,7 @@ struct OpenLosses {
                 let last = unknownDepartures[table]
             else { continue }
             let recipient = bindings.audience.recipients[Int(member.listener)]
-            if recipient.wantsMoves, recipient.since <= last { unanswered.insert(member.listener) }
+            if recipient.wantsMoves, recipient.wants(last, member) { unanswered.insert(member.listener) }
         }
         unknownDepartures = [:]
     }

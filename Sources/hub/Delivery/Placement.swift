@@ -14,6 +14,8 @@ public struct PlacementRequest {
     /// Index of the binding among its channel's bindings.
     let place: Int
     let wantsMoves: Bool
+    /// True if the channel gets the existing rows of the binding's table before changes.
+    let beginsWithRows: Bool
     /// Role with which PostgreSQL computes the table's generated columns for this binding.
     let role: String
     /// Account to which the work of the binding's filter is charged.
@@ -21,13 +23,14 @@ public struct PlacementRequest {
 
     public init(
         _ binding: TableBinding, _ policy: ActivePolicy?, of listener: UInt32, at place: Int, wantsMoves: Bool,
-        as role: String, account: UInt32
+        beginsWithRows: Bool = false, as role: String, account: UInt32
     ) {
         self.binding = binding
         self.policy = policy
         self.listener = listener
         self.place = place
         self.wantsMoves = wantsMoves
+        self.beginsWithRows = beginsWithRows
         self.role = role
         self.account = account
     }
@@ -150,7 +153,7 @@ extension PlacedBindings {
         let member = audience.add(
             Member(
                 listener: request.listener, view: view, policy: judged ?? Member.noPolicy,
-                binding: UInt8(request.place)))
+                binding: UInt8(request.place), beginsWithRows: request.beginsWithRows))
         var placement = Placement(
             binding: binding, policy: policy, declaration: declaration, account: request.account,
             wantsMoves: request.wantsMoves, member: member, view: view)
@@ -233,7 +236,10 @@ extension PlacedBindings {
     private mutating func placeOpenDeletes(_ request: PlacementRequest) -> OpenDeletes {
         let binding = request.binding
         let view = views.take(ViewKey(table: binding.table, delivered: binding.delivered, shape: .maskedDeletes))
-        let member = audience.add(Member(listener: request.listener, view: view, binding: UInt8(request.place)))
+        let member = audience.add(
+            Member(
+                listener: request.listener, view: view, binding: UInt8(request.place),
+                beginsWithRows: request.beginsWithRows))
         let predicate = binding.predicate ?? .always
         needs?.add(member, binding.table, predicate)
         let handle = index.add(

@@ -73,6 +73,12 @@ extension ChannelPosition {
         case rowsRefused(isPassing: Bool)
         /// The log has passed all transactions that the sent rows of the snapshot contain.
         case rowsPassed
+        /// The hub is about to send existing rows again, because the client may see other rows than before. The value is
+        /// the progress of the channel's reader; nil if the channel cannot be parked now.
+        case otherRowsDue(ReaderProgress?)
+        /// The hub has sent the rows that came into the client's sight, or has given up. The channel goes on where it was
+        /// parked.
+        case otherRowsEnded
 
         // What the client knows.
 
@@ -159,7 +165,7 @@ extension ChannelPosition {
             toldAt = nil
         case .reachedSeam(let offset): return handOver(at: offset)
         case .socketFull, .socketDrained, .answersOverflowed, .commitHidden, .commitShown: return hold(event)
-        case .rowsDue, .rowsEnded, .rowsRefused, .rowsPassed: return takeRows(event)
+        case .rowsDue, .rowsEnded, .rowsRefused, .rowsPassed, .otherRowsDue, .otherRowsEnded: return takeRows(event)
         case .marked(let offset): markedAt = offset
         case .messagesPassed(let offset): messagesSince = max(messagesSince, offset)
         case .socketEnds(let view, let acknowledged): sentAtEnd = sent(view, acknowledged: acknowledged)
@@ -309,13 +315,13 @@ extension ChannelPosition {
 
     private mutating func takeRows(_ event: Event) -> [Action] {
         switch event {
-        case .rowsDue(let progress):
-            guard snapshot == .wanted else { return [] }
-            let actions = park(at: progress)
-            guard !actions.isEmpty else { return [] }
-            snapshot = .running
-            holds.insert(.snapshot)
-            return actions
+        case .rowsDue(let progress): return snapshot == .wanted ? parkForRows(at: progress) : []
+        case .otherRowsDue(let progress): return snapshot == .none ? parkForRows(at: progress) : []
+        case .otherRowsEnded:
+            guard snapshot == .running else { return [] }
+            snapshot = .none
+            holds.remove(.snapshot)
+            return goOn()
         case .rowsEnded(let position, let transactions):
             guard snapshot == .running else { return [] }
             snapshot = .none
@@ -323,7 +329,7 @@ extension ChannelPosition {
             guard let position, case .from(let parked) = resumption else { return goOn() }
             seen = transactions
             floor = position.offset
-            toldAt = position.offset
+            toldAt = self.position(afterRowsAt: position).offset
             // Database messages continue at the parked position, changes at the snapshot's position.
             if position.offset < parked.offset { resumption = .from(position) }
             return [.leaveOutSeen] + goOn()
@@ -337,6 +343,14 @@ extension ChannelPosition {
             return []
         default: return []
         }
+    }
+
+    private mutating func parkForRows(at progress: ReaderProgress?) -> [Action] {
+        let actions = park(at: progress)
+        guard !actions.isEmpty else { return [] }
+        snapshot = .running
+        holds.insert(.snapshot)
+        return actions
     }
 
     // MARK: Losses

@@ -57,13 +57,16 @@ public struct ChannelPosition: Sendable {
         public var isFeed: Bool
         /// True if the client wants the existing rows before changes.
         public var wantsRows: Bool
+        /// True if the client wants them for all its bindings.
+        public var wantsRowsOfAll: Bool
         /// True if the existing rows contain all that the client can have missed. False for a private channel, which
-        /// may also have missed messages.
+        /// may also have missed messages, and if some binding does not begin with rows.
         public var rowsAreEverything: Bool
 
-        public init(isFeed: Bool, wantsRows: Bool, rowsAreEverything: Bool) {
+        public init(isFeed: Bool, wantsRows: Bool, wantsRowsOfAll: Bool, rowsAreEverything: Bool) {
             self.isFeed = isFeed
             self.wantsRows = wantsRows
+            self.wantsRowsOfAll = wantsRowsOfAll
             self.rowsAreEverything = rowsAreEverything
         }
     }
@@ -87,7 +90,8 @@ public struct ChannelPosition: Sendable {
     public internal(set) var toldAt: UInt64?
     /// Transactions that a sent snapshot contains; nil once the log has passed all of them.
     public internal(set) var seen: SeenTransactions?
-    /// Offset from which the snapshot may lack changes; 0 once the log has passed all transactions in it.
+    /// Offset from which the snapshot may lack changes; 0 once the log has passed all transactions in it. It applies to
+    /// the bindings that begin with rows.
     public internal(set) var floor: UInt64 = 0
     /// Offset before which the channel needs no database messages: the hub has sent them, or the client did not ask for
     /// them.
@@ -156,8 +160,12 @@ extension ChannelPosition {
         return position
     }
 
-    /// Returns the offset from which a reader sends changes to the channel. `end` is the log's end.
-    public func start(end: UInt64) -> UInt64 { max(since ?? end, floor) }
+    /// Returns the position of a client that has just received all rows of a snapshot taken at `rows`. Its bindings
+    /// without rows lack the changes since the channel was parked.
+    public func position(afterRowsAt rows: EventLogPosition) -> EventLogPosition {
+        guard !wishes.wantsRowsOfAll, case .from(let parked) = resumption else { return rows }
+        return parked.epoch == rows.epoch && rows.offset < parked.offset ? rows : parked
+    }
 
     /// True if the hub has not reported some loss, or does not know if the client has received the report.
     public var owesLoss: Bool { owesReport || receipt.map { !$0.isFreeOfLoss } ?? false }

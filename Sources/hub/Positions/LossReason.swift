@@ -28,6 +28,8 @@ public enum LossReason: Hashable, Sendable {
     case removed
     /// Another person's token replaced the channel's token.
     case tokenChanged
+    /// The client may see other rows than before, and the hub does not send these: too many, or unknown which.
+    case otherRows
     /// A gap in the log interrupted the join.
     case gap
     /// A database message was larger than the project allows, or exceeded its rate.
@@ -49,6 +51,8 @@ public enum LossReason: Hashable, Sendable {
         case .unpublished: "A table was not published for a while"
         case .removed: "Rows were removed from the server's event log on demand"
         case .tokenChanged: "This channel's token became another user's"
+        case .otherRows:
+            "A membership, a policy, a right or the token changed, so that this channel may see other rows than before"
         case .gap: "The server's event log has a gap"
         case .messageDropped: "A message of the database was too large, or came faster than the project allows"
         case .deletedRowInDoubt:
@@ -64,7 +68,7 @@ public enum LossReason: Hashable, Sendable {
     public var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated
-        case .messageDropped, .deletedRowInDoubt: true
+        case .messageDropped, .deletedRowInDoubt, .otherRows: true
         default: false
         }
     }

@@ -235,6 +235,14 @@ public enum BindingMessages {
                 + wholeIdentity(table))
     }
 
+    /// Returns the warning that the hub does not notice when a client may see other rows although no row changed.
+    public static func setsAreUnknown(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .setsUnknown,
+            "PostgreSQL alone decides who sees rows of \(table.quotedName), so the server does not notice if something else than "
+                + "a row changes what this channel sees: fetch the rows then (tidewire doctor shows the policies)")
+    }
+
     /// Returns the message that changes may be missing, because the table was out of the publication for a while.
     public static func wasUnpublished(_ table: CatalogTable) -> ClientText {
         ClientText(

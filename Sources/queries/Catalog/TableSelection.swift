@@ -1,3 +1,4 @@
+import Asking
 import Diagnostics
 import Policy
 import Postgres
@@ -23,10 +24,25 @@ public struct TableSelection: Sendable {
     public let isJudged: Bool
     private let condition: String?
 
+    /// Values of one column, to which a query is limited, as PostgreSQL writes them.
+    public struct Values: Sendable, Hashable {
+        public let slot: Int
+        public let texts: [String]
+
+        public init(slot: Int, texts: [String]) {
+            self.slot = slot
+            self.texts = texts
+        }
+    }
+
     /// Creates the query.
     ///
-    /// - Parameter filter: the client's filter text, which was checked when the binding was resolved.
-    public init(_ binding: TableBinding, filter: String?, text: TextRules) throws(Refusal) {
+    /// - Parameters:
+    ///   - filter: the client's filter text, which was checked when the binding was resolved.
+    ///   - values: values of a column that the rows must have; nil for any.
+    public init(
+        _ binding: TableBinding, filter: String?, with values: Values? = nil, text: TextRules
+    ) throws(Refusal) {
         switch binding.access {
         case .readable: break
         case .noPrimaryKey where binding.policy == nil: throw .noPrimaryKey
@@ -35,13 +51,21 @@ public struct TableSelection: Sendable {
         table = binding.table
         isJudged = binding.policy != nil
         columns = binding.delivered.filter { binding.table.columns[$0].isKnown }
-        guard let filter else {
-            (condition, constants) = (nil, [])
-            return
+        var conditions: [String] = []
+        var constants: [String] = []
+        if let filter {
+            guard let check = TableSelection.check(filter, binding.table, text) else { throw .otherTable }
+            let made = check.condition { TableSelection.column($0, of: binding.table) }
+            conditions.append("(\(made.sql))")
+            constants = made.constants
         }
-        guard let check = TableSelection.check(filter, binding.table, text) else { throw .otherTable }
-        let made = check.condition { TableSelection.column($0, of: binding.table) }
-        (condition, constants) = (made.sql, made.constants)
+        if let values {
+            let column = TableSelection.column(values.slot, of: binding.table)
+            conditions.append("\(column) = ANY ($\(constants.count + 1))")
+            constants.append(TextArray.literal(values.texts[...]))
+        }
+        condition = conditions.isEmpty ? nil : conditions.joined(separator: " AND ")
+        self.constants = constants
     }
 
     private static func check(_ filter: String, _ table: CatalogTable, _ text: TextRules) -> FilterCheck? {

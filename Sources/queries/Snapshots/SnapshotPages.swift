@@ -72,7 +72,8 @@ final class SnapshotPages {
         var row = ByteWriter(capacity: rest.byteCount + 2)
         row.append(big: UInt16(truncatingIfNeeded: values.remaining))
         if isTooLarge { try appendWithout(marks, &values, &row) } else { row.append(rest) }
-        try encoder.append(existing: Tuple(row.bytes), view, readAt: readAt, isTooLarge: isTooLarge, to: &writer)
+        try encoder.append(
+            existing: Tuple(row.bytes), job.request.reason, view, readAt: readAt, isTooLarge: isTooLarge, to: &writer)
     }
 
     /// Writes a row without the values that are too large. They become absent, not NULL.

@@ -1,6 +1,7 @@
 import Asking
 import Catalog
 import EventLog
+import Protocol
 import Synchronization
 import System
 
@@ -14,9 +15,12 @@ public struct SnapshotRequest: Sendable {
     public let maximumBodyBytes: Int
     /// Maximum number of rows that all queries of the request return together.
     public let maximumRows: Int
+    /// Reason why the client gets the rows.
+    public let reason: ChangeEncoder.ExistingRow
 
     public init(
-        role: String, claims: String, _ selections: [TableSelection], maximumBodyBytes: Int, maximumRows: Int
+        role: String, claims: String, _ selections: [TableSelection], maximumBodyBytes: Int, maximumRows: Int,
+        reason: ChangeEncoder.ExistingRow = .snapshot
     ) {
         precondition(!selections.isEmpty, "a snapshot is of something")
         self.role = role
@@ -24,6 +28,7 @@ public struct SnapshotRequest: Sendable {
         self.selections = selections
         self.maximumBodyBytes = maximumBodyBytes
         self.maximumRows = maximumRows
+        self.reason = reason
     }
 }
 

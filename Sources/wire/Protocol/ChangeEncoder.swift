@@ -92,20 +92,33 @@ public struct ChangeEncoder: Sendable {
         return limit.map { writer.count <= $0 } ?? true
     }
 
-    /// Appends the body for an existing row, which a subscriber gets in a snapshot. The body is an insert, marked as a
-    /// snapshot row. With `isTooLarge` the row lacks values that are too large to send. If the method throws, it
-    /// appends nothing.
+    /// Reason why a subscriber gets an existing row, as the member `tidewire` of its body states it.
+    public enum ExistingRow: Sendable {
+        /// The subscriber gets all rows.
+        case snapshot
+        /// The row has come into the subscriber's sight.
+        case entering
+
+        fileprivate var text: StaticString {
+            switch self {
+            case .snapshot: "{\"snapshot\":true}"
+            case .entering: "{\"moved\":\"in\"}"
+            }
+        }
+    }
+
+    /// Appends the body for an existing row. The body is an insert, marked with the reason. With `isTooLarge` the row
+    /// lacks values that are too large to send. If the method throws, it appends nothing.
     public func append(
-        existing row: borrowing Tuple, _ view: borrowing ChangeView, readAt time: Int64, isTooLarge: Bool,
-        to writer: inout ByteWriter
+        existing row: borrowing Tuple, _ reason: ExistingRow, _ view: borrowing ChangeView, readAt time: Int64,
+        isTooLarge: Bool, to writer: inout ByteWriter
     ) throws(ByteError) {
         let start = writer.count
         do throws(ByteError) {
-            if !isTooLarge, try Self.appendExisting(row, view, time, limit: start + maximumBodyBytes, &writer) {
-                return
-            }
+            let limit = start + maximumBodyBytes
+            if !isTooLarge, try Self.appendExisting(row, reason, view, time, limit: limit, &writer) { return }
             writer.truncate(to: start)
-            let isComplete = try Self.appendExisting(row, view, time, limit: nil, &writer)
+            let isComplete = try Self.appendExisting(row, reason, view, time, limit: nil, &writer)
             assert(isComplete, "a row without a limit is written to its end")
         } catch {
             writer.truncate(to: start)
@@ -116,7 +129,8 @@ public struct ChangeEncoder: Sendable {
     /// Writes the body for a snapshot row. If `limit` is nil, writes small values only. Returns false if the body
     /// exceeds the limit.
     private static func appendExisting(
-        _ row: borrowing Tuple, _ view: borrowing ChangeView, _ time: Int64, limit: Int?, _ writer: inout ByteWriter
+        _ row: borrowing Tuple, _ reason: ExistingRow, _ view: borrowing ChangeView, _ time: Int64, limit: Int?,
+        _ writer: inout ByteWriter
     ) throws(ByteError) -> Bool {
         appendHead(.insert, view, time, &writer)
         writer.append(limit == nil ? "[\"Error 413: Payload Too Large\"]," : "null,")
@@ -125,7 +139,9 @@ public struct ChangeEncoder: Sendable {
         writer.append(",\"record\":{")
         let rows = RowWriter(view, limit: limit ?? .max, smallOnly: limit == nil)
         guard try rows.append(row, .all, &writer) else { return false }
-        writer.append("},\"tidewire\":{\"snapshot\":true}}")
+        writer.append("},\"tidewire\":")
+        writer.append(reason.text)
+        writer.append("}")
         return limit.map { writer.count <= $0 } ?? true
     }
 

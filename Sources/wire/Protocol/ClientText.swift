@@ -27,6 +27,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case deletesHidden = "DeletesHidden"
     case movesFromLog = "MovesFromLog"
     case movesHidden = "MovesHidden"
+    case setsUnknown = "SetsUnknown"
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"
@@ -37,6 +38,8 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case valuesMissing = "ValuesMissing"
     case filtersRest = "FiltersRest"
     case truncated = "Truncated"
+    case setChanged = "SetChanged"
+    case setComplete = "SetComplete"
 
     // MARK: Messages about a channel
 

@@ -163,7 +163,8 @@ public struct MessageEncoder: Sendable {
     /// `extension`, `status`, `message` and `channel` are strings.
     public func appendSystem(
         _ status: ReplyStatus, _ name: SystemExtension, message: RawSpan, code: TextCode?, position: String? = nil,
-        rows: Int? = nil, channel: RawSpan, topic: RawSpan, joinRef: RawSpan, to writer: inout ByteWriter
+        rows: Int? = nil, sets: [ChangedSet] = [], channel: RawSpan, topic: RawSpan, joinRef: RawSpan,
+        to writer: inout ByteWriter
     ) {
         begin(topic: topic, joinRef: joinRef, ref: RawSpan(), to: &writer)
         writer.append("\"system\"")
@@ -186,6 +187,7 @@ public struct MessageEncoder: Sendable {
             writer.append(",\"rows\":")
             writer.append(decimal: UInt64(rows))
         }
+        if !sets.isEmpty { ChangedSet.append(sets, to: &writer) }
         writer.append("}")
         end(ref: RawSpan(), to: &writer)
     }

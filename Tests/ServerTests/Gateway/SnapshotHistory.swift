@@ -164,8 +164,8 @@ final class SnapshotHearer: @unchecked Sendable {
     /// Sends a heartbeat. Another thread calls this while the caller receives.
     func beat() { try? caller.say(#"[null,"0","phoenix","heartbeat",{}]"#) }
 
-    static func wish(_ table: String, filter: String? = nil) -> String {
-        binding(table, filter: filter).dropLast() + #","tidewire":{"snapshot":true,"moves":true}}"#
+    static func wish(_ table: String, event: String = "*", filter: String? = nil) -> String {
+        binding(table, event, filter: filter).dropLast() + #","tidewire":{"snapshot":true,"moves":true}}"#
     }
 
     func join(_ stage: GatewayStage) throws {

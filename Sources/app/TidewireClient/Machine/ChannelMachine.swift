@@ -400,6 +400,7 @@ struct ChannelMachine: Sendable {
         case "CaughtUp": return caughtUp(at, &turn)
         case "ChangesMissing": return mustRefetch(.changesMissing(message), &turn)
         case "Truncated": return mustRefetch(.truncated, &turn)
+        case "SetChanged": return setChanged(&turn)
         case "SnapshotComplete": return rowsComplete(at)
         case "SnapshotFailed":
             let problem = TidewireProblem(code: "SnapshotFailed", message: message, severity: .warning)
@@ -445,6 +446,17 @@ struct ChannelMachine: Sendable {
         awaitedRows = AwaitedRows(reason: reason)
         position = nil
         return leave(&turn) + join(&turn)
+    }
+
+    /// Handles the server's message that this user sees other rows than before. If the client asked for the existing
+    /// rows, the server sends all of them again.
+    private mutating func setChanged(_ turn: inout Turn) -> [Action] {
+        guard request.wantsRows, keepsPositions == true else { return mustRefetch(.visibilityChanged, &turn) }
+        guard awaitedRows == nil else { return [] }
+        awaitedRows = AwaitedRows(reason: .visibilityChanged, joinedAt: position)
+        // If the connection breaks before the last row, the client asks for all rows.
+        position = nil
+        return [.tell(.rowsBegin)]
     }
 
     /// Leaves the channel before it joins again. Without this message, the server would treat the next join on the same

@@ -16,11 +16,24 @@ import WebSocket
 extension Channel {
     /// Snapshot that the client of a parked channel receives.
     enum RunningSnapshot {
-        /// Other snapshots of the same session come first. The value is the parts of this one.
-        case waiting([SnapshotPart])
+        /// Other snapshots of the same session come first.
+        case waiting(SnapshotPlan)
         /// The hub is sending the rows of the snapshot.
         case told(SnapshotProgress)
     }
+}
+
+/// Rows that a channel is to get, and why.
+struct SnapshotPlan {
+    enum Purpose {
+        /// All rows, before changes: at the join, or because the client may see other rows than before.
+        case allRows
+        /// Rows that came into the client's sight.
+        case enteringRows
+    }
+
+    let parts: [SnapshotPart]
+    let purpose: Purpose
 }
 
 /// Part of a snapshot: rows of one table for one binding.
@@ -34,6 +47,7 @@ struct SnapshotPart {
 struct SnapshotProgress {
     /// Ticket that the events of this snapshot contain. The hub ignores events with another ticket.
     let number: UInt64
+    let purpose: SnapshotPlan.Purpose
     let ticket: SnapshotTicket
     /// Envelopes for the snapshot's rows, by the index of a query in `SnapshotRequest.selections`.
     let envelopes: [ChangeEnvelope]
@@ -59,23 +73,36 @@ final class LoopSnapshots: LoopPart {
             !channel.delivery.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return }
-        home.returns.isToldOfLoss(channel)
         do throws(SnapshotRefusal) {
-            let parts = try parts(of: channel)
-            home.park(channel, metrics.parked[.snapshot]) { .rowsDue($0) }
-            guard channel.position.snapshot == .running else { throw .logNotBegun }
-            channel.snapshot = .waiting(parts)
-            assert(!channel.session.snapshots.contains(channel.place), "a channel waits once for its snapshot")
-            channel.session.snapshots.append(channel.place)
-            if channel.session.snapshots.count == 1 { startSnapshot(of: channel) }
+            let plan = SnapshotPlan(parts: try parts(of: channel), purpose: .allRows)
+            guard park(channel, for: plan, { .rowsDue($0) }) else { throw .logNotBegun }
+            queue(channel)
         } catch {
             refuseSnapshot(of: channel, error)
         }
     }
 
+    /// Parks the channel for rows that the client gets. Returns false if it cannot be parked now.
+    func park(
+        _ channel: Channel, for plan: SnapshotPlan, _ event: (ReaderProgress?) -> ChannelPosition.Event
+    ) -> Bool {
+        home.returns.isToldOfLoss(channel)
+        home.park(channel, metrics.parked[.snapshot], event)
+        guard channel.position.snapshot == .running else { return false }
+        channel.snapshot = .waiting(plan)
+        return true
+    }
+
+    /// Starts the rows of a channel that is parked for them, or lets it wait for those of other channels of the session.
+    func queue(_ channel: Channel) {
+        assert(!channel.session.snapshots.contains(channel.place), "a channel waits once for its snapshot")
+        channel.session.snapshots.append(channel.place)
+        if channel.session.snapshots.count == 1 { startSnapshot(of: channel) }
+    }
+
     /// Returns the parts of the channel's snapshot, one for each table of a binding. Rows are sent as inserts, so
     /// bindings without insert events have none.
-    private func parts(of channel: Channel) throws(SnapshotRefusal) -> [SnapshotPart] {
+    func parts(of channel: Channel) throws(SnapshotRefusal) -> [SnapshotPart] {
         let text = project.catalog.snapshot?.text ?? .unknown
         var parts: [SnapshotPart] = []
         var isHeard = false
@@ -100,18 +127,21 @@ final class LoopSnapshots: LoopPart {
     }
 
     private func startSnapshot(of channel: Channel) {
-        guard case .waiting(let parts)? = channel.snapshot else { return }
+        guard case .waiting(let plan)? = channel.snapshot else { return }
         assert(channel.session.snapshots.first == channel.place, "a session takes one snapshot at a time")
         guard let snapshots = project.services.snapshots else { return fail(channel, .databaseAway) }
         let request = SnapshotRequest(
-            role: channel.claims.role.text, claims: channel.claims.json.text, parts.map(\.selection),
-            maximumBodyBytes: project.settings.maximumBodyBytes, maximumRows: Limits.maximumSnapshotRows)
+            role: channel.claims.role.text, claims: channel.claims.json.text, plan.parts.map(\.selection),
+            maximumBodyBytes: project.settings.maximumBodyBytes, maximumRows: Limits.maximumSnapshotRows,
+            reason: plan.purpose == .allRows ? .snapshot : .entering)
         let (place, number) = (channel.place, home.nextTicket())
         let ticket = snapshots.take(request) { [mailbox = home.mailbox] event in
             mailbox.post(.snapshot(channel: place, ticket: number, event))
         }
         channel.snapshot = .told(
-            SnapshotProgress(number: number, ticket: ticket, envelopes: parts.map { envelope($0, channel) }))
+            SnapshotProgress(
+                number: number, purpose: plan.purpose, ticket: ticket,
+                envelopes: plan.parts.map { envelope($0, channel) }))
     }
 
     private func envelope(_ part: SnapshotPart, _ channel: Channel) -> ChangeEnvelope {
@@ -131,6 +161,7 @@ final class LoopSnapshots: LoopPart {
         switch event {
         case .begun(let start):
             assert(telling.start == nil, "a snapshot begins once")
+            if isTooOld(start, telling.purpose, for: channel) { return tellOfOtherRowsLater(channel, telling) }
             telling.start = start
             channel.snapshot = .told(telling)
             goOn(channel)
@@ -144,6 +175,22 @@ final class LoopSnapshots: LoopPart {
         case .complete: completeSnapshot(of: channel, telling)
         case .failed(let refusal): fail(channel, refusal)
         }
+    }
+
+    /// True if PostgreSQL does not show yet the transaction because of which the client gets the rows, or, for rows
+    /// beside those that the client has, some other transaction that the log has before the channel's place.
+    private func isTooOld(_ start: SnapshotStart, _ purpose: SnapshotPlan.Purpose, for channel: Channel) -> Bool {
+        if channel.otherRows.hasTold(start.position.offset) { return true }
+        guard purpose == .enteringRows, let parked = channel.position.parkedAt else { return false }
+        return start.position.epoch != parked.epoch || start.position.offset < parked.offset
+    }
+
+    private func tellOfOtherRowsLater(_ channel: Channel, _ telling: SnapshotProgress) {
+        telling.ticket.cancel()
+        metrics.snapshots[.cancelled].add()
+        leaveLine(channel)
+        home.take(.otherRowsEnded, channel)
+        home.sets.tellAgain(channel)
     }
 
     /// Requests the next page of the channel's snapshot, unless the socket is slow.
@@ -168,10 +215,21 @@ final class LoopSnapshots: LoopPart {
         guard let start = telling.start else { return fail(channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
         metrics.snapshots[.complete].add()
-        let text = "Snapshot complete: \(telling.rowCount) rows at \(start.position)"
+        guard telling.purpose == .allRows else { return completeSet(of: channel, telling) }
+        let position = channel.position.position(afterRowsAt: start.position)
+        let text = "Snapshot complete: \(telling.rowCount) rows at \(position)"
         leave(channel, behind: start)
         var notice = ChannelNotice(.ok, text, .snapshotComplete, from: .system)
-        (notice.position, notice.rows) = ("\(start.position)", telling.rowCount)
+        (notice.position, notice.rows) = ("\(position)", telling.rowCount)
+        home.tell(channel, notice)
+    }
+
+    private func completeSet(of channel: Channel, _ telling: SnapshotProgress) {
+        leaveLine(channel)
+        home.take(.otherRowsEnded, channel)
+        var notice = ChannelNotice(
+            .ok, "Set complete: \(telling.rowCount) rows came into sight", .setComplete, from: .system)
+        notice.rows = telling.rowCount
         home.tell(channel, notice)
     }
 
@@ -179,13 +237,25 @@ final class LoopSnapshots: LoopPart {
     /// received some rows, it receives changes from the position of these rows on.
     func fail(_ channel: Channel, _ refusal: SnapshotRefusal) {
         var start: SnapshotStart?
-        guard let snapshot = channel.snapshot else { return }
-        if case .told(let telling) = snapshot {
+        let purpose: SnapshotPlan.Purpose
+        switch channel.snapshot {
+        case nil: return
+        case .waiting(let plan): purpose = plan.purpose
+        case .told(let telling):
             telling.ticket.cancel()
             start = telling.start
+            purpose = telling.purpose
         }
-        leave(channel, behind: start)
-        refuseSnapshot(of: channel, refusal)
+        switch purpose {
+        case .allRows:
+            leave(channel, behind: start)
+            refuseSnapshot(of: channel, refusal)
+        case .enteringRows:
+            metrics.snapshots[.failed].add()
+            leaveLine(channel)
+            home.take(.otherRowsEnded, channel)
+            home.reports.missed(channel, .otherRows)
+        }
     }
 
     private func refuseSnapshot(of channel: Channel, _ refusal: SnapshotRefusal) {
@@ -198,10 +268,14 @@ final class LoopSnapshots: LoopPart {
 
     /// Unparks the channel. It continues at the snapshot's position, or where it was parked if no snapshot began.
     private func leave(_ channel: Channel, behind start: SnapshotStart?) {
+        leaveLine(channel)
+        home.take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
+    }
+
+    private func leaveLine(_ channel: Channel) {
         assert(channel.delivery.follower == nil, "a channel is parked while it gets its rows")
         channel.snapshot = nil
         hasLeftLine(channel)
-        home.take(.rowsEnded(at: start?.position, seen: start?.seen), channel)
     }
 
     /// Cancels the snapshot of a channel that has ended.

@@ -198,13 +198,20 @@ extension Follower {
                 }
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
-                let moves =
-                    channel.bindings[request.binding].wantsMoves ? tables.compactMap(warning(aboutMovesOf:)) : []
+                home.sets.compareSights(of: request.binding, channel)
+                var moves: [ClientText] = []
+                if channel.bindings[request.binding].wantsMoves {
+                    moves = tables.compactMap(warning(aboutMovesOf:))
+                    moves += tables.compactMap { table in
+                        warning(aboutSetsOf: table, table.policy.flatMap { policies[ObjectIdentifier($0)] })
+                    }
+                }
                 let warnings = warnings(about: tables, policies, request.request.role)
                 note(.subscribed(warnings + moves), request.binding, channel)
             case .failed(let message):
                 replace([], request.binding, channel)
                 note(.failed([message]), request.binding, channel)
+                home.sets.bindingFailed(request.binding, channel)
             case .unavailable: preconditionFailure("an outcome that is none")
             }
         }
@@ -239,7 +246,8 @@ extension Follower {
         return pipeline.place(
             PlacementRequest(
                 binding, policy, of: listener(of: channel), at: index, wantsMoves: channel.bindings[index].wantsMoves,
-                as: channel.claims.role.text, account: channel.session.connection.seat))
+                beginsWithRows: channel.bindings[index].beginsWithRows, as: channel.claims.role.text,
+                account: channel.session.connection.seat))
     }
 
     /// Places the bindings under the policy again, because its predicate has changed.
@@ -273,7 +281,8 @@ extension Follower {
             Recipient(
                 channel.session.connection, isLegacy: channel.isLegacy,
                 wantsCompression: channel.session.terms.wantsCompression, wantsMoves: channel.wantsMoves,
-                since: channel.position.start(end: end), manner: channel.manner, toldAt: channel.position.toldAt,
+                since: channel.position.since ?? end, rowsUpTo: channel.position.floor, manner: channel.manner,
+                toldAt: channel.position.toldAt,
                 seat: home.ledger.seat(of: channel)),
             channel.feed?.share)
         channel.delivery.listener = listener

@@ -57,4 +57,10 @@ extension Follower {
             ? BindingMessages.movesAreRecalled(binding.table) : BindingMessages.movesAreHidden(binding.table)
     }
 
+    /// Returns a warning for a client that asked for rows that come and go, if PostgreSQL alone decides the policy, so
+    /// that the hub does not notice when memberships change. Returns nil otherwise.
+    func warning(aboutSetsOf binding: TableBinding, _ policy: ActivePolicy?) -> ClientText? {
+        guard binding.hearsOfMoves, policy?.residual.mayAsk == true else { return nil }
+        return BindingMessages.setsAreUnknown(binding.table)
+    }
 }

@@ -266,6 +266,7 @@ final class HolderPolicies {
     private func settled(_ set: MembershipSet) {
         let waiters = set.takeWaiters()
         for held in set.usersInOrder where held.isSettled { refresh(held) }
+        if set.isCurrent { set.forgetTouched() }
         for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
@@ -277,6 +278,10 @@ final class HolderPolicies {
             for held in set.usersInOrder {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
             }
+        }
+        for set in changed where set.isCurrent {
+            if set.isLeftAndTouched { for held in set.usersInOrder { tellOfOtherRows(held) } }
+            set.forgetTouched()
         }
     }
 
@@ -320,11 +325,24 @@ final class HolderPolicies {
     private func refresh(_ held: ActivePolicy) {
         let isDemoted = project.isDemoted(held.binding)
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
+        // While memberships are not known for the current transaction, the holder is shown nothing new.
+        if held.sets.allSatisfy(\.isCurrent) {
+            if let shown = held.shown, shown != predicate { tellOfOtherRows(held) }
+            held.shown = predicate
+        }
         guard predicate != held.predicate else { return }
         held.predicate = predicate
         follower.pipeline.router.replace(predicate, of: held)
         for place in held.places.keys.sorted() {
             if let channel = follower.channel(at: place) { follower.judgeAnew(by: held, channel) }
+        }
+    }
+
+    /// Records that the channels under a policy may see other rows than before, although no row changed.
+    private func tellOfOtherRows(_ held: ActivePolicy) {
+        for place in held.places.keys.sorted() {
+            guard let channel = follower.channel(at: place) else { continue }
+            home.sets.note(held.touchedRows, of: held.binding.table, channel, at: follower.pipeline.frontier)
         }
     }
 

@@ -22,7 +22,13 @@ final class Channel {
         var wantsMoves = false
         /// True if the client wants the existing rows before changes.
         var wantsSnapshot = false
+        /// True if the channel's snapshot has all rows that the binding can deliver, so that the binding leaves out
+        /// the changes that these rows show.
+        var beginsWithRows = false
         var tables: [Placement] = []
+        /// What decided about the rows of each table (by its oid) when the binding was last placed. Kept for bindings that
+        /// want moves.
+        var sights: [UInt32: RowSight] = [:]
         /// Newest result of resolving the binding.
         var outcome = Said.nothing
         /// Result that the hub last sent to the client. Each new result is sent once.
@@ -69,6 +75,8 @@ final class Channel {
     var conversation: Conversation
     /// Progress of the snapshot that the hub sends to the client; nil if there is none.
     var snapshot: RunningSnapshot?
+    /// Rows that the client may see now but did not before, or the other way, and is not told of yet.
+    var otherRows = OtherRows()
     /// Entry in the resume registry, by which the hub recognizes the client if it returns; nil if it could not.
     var resumeEntry: ResumeEntry?
     /// Record of what the ledger's notes say about the channel.
@@ -102,13 +110,15 @@ final class Channel {
                 id: binding.id, parameters: parameters, wantsMoves: parameters?.options[.moves] ?? movesOfAll,
                 wantsSnapshot: parameters?.options[.snapshot] ?? snapshotOfAll)
         }
-        let isSnapshotWanted = bindings.contains(where: \.wantsSnapshot)
+        for index in bindings.indices { bindings[index].beginsWithRows = bindings.beginsWithRows(index) }
+        let begun = bindings.filter { $0.parameters != nil }.map(\.beginsWithRows)
+        let allBeginWithRows = !begun.isEmpty && begun.allSatisfy { $0 }
         // The snapshot is all that a public channel can have missed. Messages to a public topic are not promised for
         // the time before a join with a snapshot.
         position = ChannelPosition(
             ChannelPosition.Wishes(
-                isFeed: session.feed != nil, wantsRows: isSnapshotWanted,
-                rowsAreEverything: isSnapshotWanted && !join.isPrivate))
+                isFeed: session.feed != nil, wantsRows: bindings.contains(where: \.wantsSnapshot),
+                wantsRowsOfAll: allBeginWithRows, rowsAreEverything: allBeginWithRows && !join.isPrivate))
         for binding in join.bindings {
             if case .failure(let error) = binding.parameters {
                 joining.complaints.append(ClientText(.invalidBinding, error.message))
@@ -181,6 +191,33 @@ final class Channel {
             guard let parameters = bindings[index].parameters else { return nil }
             return (index, BindingRequest(role: role, parameters))
         }
+    }
+}
+
+extension [Channel.Binding] {
+    /// True if the channel's snapshot has all rows that the binding with this index can deliver. All bindings that may
+    /// have the same table are treated alike: if one of them does not begin with rows, none leaves out changes, because
+    /// a delete that only one of them leaves out would be wrong for the client's rows.
+    func beginsWithRows(_ index: Int) -> Bool {
+        guard let own = self[index].parameters else { return false }
+        return allSatisfy { other in
+            guard let parameters = other.parameters, parameters.mayShareTable(with: own) else { return true }
+            return other.wantsSnapshot
+                && contains { $0.wantsSnapshot && $0.parameters?.hasRows(of: parameters) ?? false }
+        }
+    }
+}
+
+extension BindingParameters {
+    fileprivate func mayShareTable(with other: BindingParameters) -> Bool {
+        (schema == other.schema || schema == "*" || other.schema == "*")
+            && (table == other.table || table == "*" || other.table == "*")
+    }
+
+    /// True if a snapshot has rows for this binding, among them all rows of the other.
+    fileprivate func hasRows(of other: BindingParameters) -> Bool {
+        (event == .all || event == .insert) && schema == other.schema && table == other.table
+            && (filter == nil || filter == other.filter)
     }
 }
 

@@ -96,7 +96,8 @@ extension MessageEncoder {
         let bytes = topic.rawBytes
         appendSystem(
             notice.status, notice.source, message: message.rawBytes, code: notice.code, position: notice.position,
-            rows: notice.rows, channel: bytes.extracting(droppingFirst: 9), topic: bytes, joinRef: joinRef.rawBytes,
+            rows: notice.rows, sets: notice.sets, channel: bytes.extracting(droppingFirst: 9), topic: bytes,
+            joinRef: joinRef.rawBytes,
             to: &writer)
     }
 }
@@ -111,6 +112,8 @@ struct ChannelNotice {
     var position: String?
     /// Number of rows, for messages about a snapshot.
     var rows: Int?
+    /// Sets of rows that the message is about.
+    var sets: [ChangedSet] = []
 
     init(
         _ status: ReplyStatus, _ text: String, _ code: TextCode? = nil, from source: SystemExtension = .postgresChanges

@@ -34,6 +34,7 @@ final class ProjectLoop {
     private(set) lazy var catchUps = LoopCatchUps(of: self)
     private(set) lazy var returns = LoopReturns(of: self)
     private(set) lazy var snapshots = LoopSnapshots(of: self)
+    private(set) lazy var sets = LoopSets(of: self)
     private(set) lazy var standings = LoopStandings(of: self)
     private(set) lazy var feeds = LoopFeeds(of: self)
     private(set) lazy var held = LoopHeldTables(of: self)
@@ -139,6 +140,7 @@ final class ProjectLoop {
             presence.passOn()
             ledger.recordSent()
         }
+        sets.tellDue()
         let more = live.turn()
         defer { feeds.finishDue() }
         let isBehind = catchUps.turn()
