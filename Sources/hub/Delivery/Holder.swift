@@ -33,6 +33,8 @@ public final class Holder {
     public var ticket: UInt64 = 0
     /// Indices of the channels that wait for the answer to the question with `ticket`.
     public var waiters: Set<UInt32> = []
+    /// Indices of the channels that are about to move to the holder's follower, for which its policies are kept.
+    public var newcomers: Set<UInt32> = []
 
     init(_ key: Key, _ subject: PolicySubject, number: UInt32) {
         self.key = key

@@ -22,7 +22,7 @@ extension GatewayHistories {
         /// Conditions under which the hub cannot name the rows that come and go.
         private static let unnamed = [
             "NOT team IN (\(mine))", "EXISTS (\(mine))",
-            "team IN (\(mine)) OR other IN (\(mine))", "coalesce(team IN (\(mine)), kind = 'a')",
+            "team IN (\(mine)) OR other IN (\(mine))", "(team IN (\(mine))) IS NOT TRUE",
         ]
 
         private static func tables(_ policy: String) -> String {

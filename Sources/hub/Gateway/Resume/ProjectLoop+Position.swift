@@ -184,6 +184,7 @@ extension ProjectLoop {
         channel.delivery.nextHolder = nil
         channel.delivery.follower = live
         if !live.bind(channel.place, channel) { live.promise(channel) }
+        channel.delivery.holder?.newcomers.remove(channel.place)
         metrics.catchUps.add()
     }
 }

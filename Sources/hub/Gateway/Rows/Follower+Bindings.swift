@@ -322,6 +322,8 @@ extension Follower {
         channel.delivery.holder = channel.delivery.nextHolder
         defer {
             channel.delivery.nextHolder = channel.delivery.holder
+            // Otherwise the policies could be forgotten before the channel moves, and be prepared again without end.
+            channel.delivery.nextHolder?.newcomers.insert(channel.place)
             channel.delivery.holder = former
         }
         if case .waiting = policies.hold(outcomes.compactMap(\.self), channel.place, channel) { return false }

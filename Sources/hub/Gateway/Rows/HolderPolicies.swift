@@ -178,6 +178,7 @@ final class HolderPolicies {
     /// Releases the holder for a channel that has ended or has other claims now.
     func release(_ holder: Holder, of channel: Channel) {
         holder.waiters.remove(channel.place)
+        holder.newcomers.remove(channel.place)
         guard holders.release(holder) else { return }
         assert(holder.waiters.isEmpty, "no channel waits for a holder that is gone")
         for held in holder.heldInOrder { letGo(of: held, of: holder) }
@@ -201,7 +202,7 @@ final class HolderPolicies {
     /// Removes policies of earlier catalogs that no binding uses and no channel waits for.
     func forgetUnusedPolicies() {
         for number in holders.holders.indices {
-            guard let holder = holders.holders[number] else { continue }
+            guard let holder = holders.holders[number], holder.newcomers.isEmpty else { continue }
             for held in holder.heldInOrder where held.places.isEmpty && !held.isAwaited {
                 letGo(of: held, of: holder)
             }
@@ -340,9 +341,12 @@ final class HolderPolicies {
 
     /// Records that the channels under a policy may see other rows than before, although no row changed.
     private func tellOfOtherRows(_ held: ActivePolicy) {
+        let frontier = follower.pipeline.frontier
+        // Between two entries, the transaction that came last is the cause.
+        let offset = follower.pipeline.isBetweenEntries ? (frontier > 0 ? frontier - 1 : nil) : frontier
         for place in held.places.keys.sorted() {
             guard let channel = follower.channel(at: place) else { continue }
-            home.sets.note(held.touchedRows, of: held.binding.table, channel, at: follower.pipeline.frontier)
+            home.sets.note(held.touchedRows, of: held.binding.table, channel, at: offset)
         }
     }
 
