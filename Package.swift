@@ -281,7 +281,7 @@ let proofs: [Target] = [
         "Crypto", "System", "Bytes"),
     tests(
         of: "Server", "Server", "ClusterChecks", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings",
-        "Embedded",
+        "Embedded", "Ingest", "Replication",
         "History", "Replaying", "tidewire", "Console", "EventLog",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),

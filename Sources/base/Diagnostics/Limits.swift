@@ -620,8 +620,13 @@ public enum Limits {
     /// Bytes of the log that the hub searches for past memberships, backward from the current transaction, after
     /// PostgreSQL has answered the present ones.
     public static let membershipUnwindBytes = 64 << 20
-    /// Maximum time for which the hub waits for the log when it searches for past memberships.
+    /// Maximum time for which the hub waits for the log when it searches for past memberships. Time for which nothing
+    /// reaches the log does not count.
     public static let membershipUnwindPatience = Duration.seconds(5)
+    /// Maximum time for which the hub waits for the log when it searches for past memberships, with the time for which
+    /// nothing reaches the log. It is longer than a cluster is without a feeder when the leader of its stream is lost
+    /// twice in a row.
+    public static let membershipStandstillPatience = Duration.seconds(30)
     /// Interval at which the hub checks whether the log has what the search for past memberships needs.
     public static let membershipUnwindInterval = Duration.milliseconds(5)
     /// Maximum number of warnings about one binding that covers many tables.
