@@ -128,6 +128,12 @@ public enum Limits {
     public static let maximumMarkBytes = 1024
     /// Maximum time for which a request to set a mark waits until the mark is on the disk.
     public static let markPatience = Duration.seconds(5)
+    /// Maximum time for which a request to hand the replication slot over waits until another node of the cluster has it.
+    public static let handoverPatience = Duration.seconds(15)
+    /// Time for which a node of a cluster may be behind the stream until load balancers should send clients elsewhere.
+    public static let clusterLagPatience = Duration.seconds(10)
+    /// Maximum number of other nodes of a cluster that a node remembers, with those that have been silent for long.
+    public static let maximumRememberedPeers = 1024
 
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
     public static let reconnectBackoffMaximum = Duration.seconds(5)
