@@ -249,7 +249,7 @@ let proofs: [Target] = [
     tests(of: "Pages", "Pages", "Settings", "WebSocket", "Crypto", "System", "Bytes"),
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
-        of: "Ingest", "Ingest", "Cluster", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
+        of: "Ingest", "Ingest", "Cluster", "Nats", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System"),
     tests(of: "Cluster", "Cluster", "Replication", "Change", "Bytes"),
     tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes"),

@@ -317,12 +317,14 @@ final class ClusterMember {
     private func hold(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
         status.streamingEnded()
         replica.isFeeding = true
+        link.isReading = false
         replication.coverage.takeOver()
         replication.messages.takeOver()
         let since = Clock.unixMicroseconds() / 1_000_000
         cluster.change { $0.feedsSince = since }
         defer {
             replica.isFeeding = false
+            link.isReading = true
             status.streamingEnded()
         }
         let sink = StreamSink(

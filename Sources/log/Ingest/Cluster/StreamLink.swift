@@ -65,6 +65,8 @@ final class StreamLink: StreamWriter {
     /// Health of the stream, as the servers last told it; nil before that.
     private(set) var health: ClusterStatus.StreamHealth?
     private var askedAt: UInt64 = 0
+    /// True while the node reads the stream. A feeder knows what it appends.
+    var isReading = true
     /// Sequence of the last message that a feeder was heard to have.
     private(set) var known: UInt64 = 0
     /// Feeder that was heard last, with its tenure.
@@ -130,8 +132,7 @@ final class StreamLink: StreamWriter {
     func settle(within nanoseconds: UInt64) -> StreamOutcome {
         let deadline = Clock.monotonicNanoseconds() + nanoseconds
         while true {
-            let (letters, _) = jet.take()
-            for letter in letters { take(letter) }
+            collect()
             if let refusal {
                 giveUp()
                 return .lost(refusal)
@@ -152,9 +153,11 @@ final class StreamLink: StreamWriter {
         }
     }
 
-    /// Takes the letters that have arrived.
+    /// Takes the letters that have arrived. Messages of the stream are kept for its reader: a candidate may lose to
+    /// another node, and then reads on.
     private func collect() {
-        for letter in jet.take().letters { take(letter) }
+        let others = jet.take().letters.filter { !take($0) }
+        if isReading { jet.keep(others) }
     }
 
     /// Takes a letter that is no message of the stream. Returns false for another letter.
