@@ -249,7 +249,7 @@ let proofs: [Target] = [
     tests(of: "Pages", "Pages", "Settings", "WebSocket", "Crypto", "System", "Bytes"),
     tests(of: "Settings", "Settings", "Net", "Auth", "Diagnostics", "Bytes"),
     tests(
-        of: "Ingest", "Ingest", "Cluster", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
+        of: "Ingest", "Ingest", "Cluster", "Nats", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System"),
     tests(of: "Cluster", "Cluster", "Replication", "Change", "Bytes"),
     tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes"),
@@ -281,7 +281,7 @@ let proofs: [Target] = [
         "Crypto", "System", "Bytes"),
     tests(
         of: "Server", "Server", "ClusterChecks", "Projects", "Explaining", "Gateway", "Delivery", "Catalog", "Settings",
-        "Embedded",
+        "Embedded", "Ingest", "Replication",
         "History", "Replaying", "tidewire", "Console", "EventLog",
         "WebSocket", "Change", "Policy", "Crypto", "Postgres", "Diagnostics", "System", "Bytes"),
     tests(of: "Console", "Console", "Settings"),

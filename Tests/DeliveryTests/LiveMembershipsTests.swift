@@ -126,4 +126,59 @@ import Testing
         // The search happens only once: members that cannot be determined now are not searched again at each return.
         #expect(!set.isOfLaterOnly)
     }
+
+    /// Returns a set that waits since the time zero until the log covers position 100.
+    private func waiting(on desk: inout LiveMemberships) throws -> MembershipSet {
+        let set = set(of: "ana", on: &desk)
+        let rows = FilledMembership(
+            keys: [FilledMembership.Key(text: Array("7".utf8), count: 1)],
+            snapshot: try #require(VisibleTransactions("10:10:")), position: LSN(100))
+        let filling = try asked(&desk, set)
+        _ = desk.fill([(filling, .filled(rows))], at: 0)
+        desk.reopen(set, for: 3, at: 0)
+        return set
+    }
+
+    /// Returns the second in which the wait for a log ends without what it waited for, by how far the log has come in
+    /// each second.
+    private func end(delaysOthers: Bool = false, _ covered: (UInt64) -> UInt64) throws -> UInt64? {
+        var desk = LiveMemberships(ProjectMetrics())
+        let set = try waiting(on: &desk)
+        for tick in 0...400 {
+            let now = UInt64(tick) * 100_000_000
+            desk.watchLog(
+                coveredUpTo: LSN(covered(now / 1_000_000_000)), now, delaysOthers: delaysOthers)
+            if desk.isTiredOfUnwinding(now) {
+                #expect(desk.unwound(coveredUpTo: LSN(50), now, isLost: true).count == 1 && set.isSettled)
+                _ = set.begin(xid: 9, at: 50)
+                // Nobody is judged by later members.
+                #expect(set.isTooNew && set.keys.hasFailed)
+                return now / 1_000_000_000
+            }
+        }
+        return nil
+    }
+
+    /// Checks a cluster without a feeder: nothing reaches the log, so nobody is told of a loss only for that.
+    @Test func `an answer waits longer for a log that stands`() throws {
+        // A log that moves, and does not come to the answer.
+        #expect(try end { $0 } == 5)
+        // Nobody feeds the log for 12 s.
+        #expect(try end { $0 < 12 ? 0 : $0 } == 16)
+        #expect(try end { _ in 0 } == 30)
+        // The log has entries that others wait for.
+        #expect(try end(delaysOthers: true) { _ in 0 } == 5)
+    }
+
+    @Test func `bindings that wait for a log that stands are not given up meanwhile`() throws {
+        var desk = LiveMemberships(ProjectMetrics())
+        _ = try waiting(on: &desk)
+        var stands = [desk.awaitStandingLog]
+        let looks: [(UInt64, UInt64)] = [(9, 0), (9, 1_000_000_000), (9, 1_000_000_001), (10, 1_100_000_000)]
+        for (covered, now) in looks {
+            desk.watchLog(coveredUpTo: LSN(covered), now, delaysOthers: false)
+            stands.append(desk.awaitStandingLog)
+        }
+        #expect(stands == [false, false, false, true, false])
+    }
 }

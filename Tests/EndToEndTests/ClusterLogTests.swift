@@ -1,4 +1,6 @@
+import Bytes
 import Change
+import Diagnostics
 import EventLog
 import Nats
 import Replication
@@ -209,6 +211,129 @@ extension EndToEnd {
             }
             stranger.stop()
             try stage.database.run("SELECT pg_drop_replication_slot('\(stranger.settings.replication.slot)')")
+        }
+
+        // MARK: What operators see and do
+
+        /// Connection to the servers, as the operator's own program would have.
+        private static func jet(_ stage: Stage) throws -> JetStream {
+            try JetStream(
+                NatsSettings(servers: stage.servers.clientURLs, name: "operator"), bell: Wake(), maximumBytes: 1 << 20)
+        }
+
+        private static func config(_ stage: Stage) throws -> JSONObject {
+            try #require(try jet(stage).ask("STREAM.INFO.TW_test")["config"]?.object)
+        }
+
+        private static func state(_ node: HubUnderTest) -> ClusterStatus.State? { node.service?.cluster?.report.state }
+
+        private static func feeder(_ stage: Stage) -> HubUnderTest? { stage.nodes.first { state($0) == .feeding } }
+
+        @Test func `each node says who feeds the stream, and how far it is itself`() throws {
+            let stage = try Stage()
+            try Self.start(stage)
+            for number in 1...5 { try stage.database.run("INSERT INTO t VALUES (\(number), 'a')") }
+            try Self.agree(stage, 5)
+            let feeder = try #require(Self.feeder(stage)?.settings.cluster?.node)
+            for node in stage.nodes {
+                try eventually("the state of \(node.settings.cluster?.node ?? "")") {
+                    guard let report = node.service?.cluster?.report, let health = report.stream else { return false }
+                    let isFeeder = node.settings.cluster?.node == feeder
+                    return report.state == (isFeeder ? .feeding : .following) && report.feeder == feeder
+                        && report.missing == 0 && report.tenure > 0 && (report.feedsSince != nil) == isFeeder
+                        && report.lag(at: Clock.monotonicNanoseconds()) == 0
+                        && !report.isFarBehind(at: Clock.monotonicNanoseconds())
+                        && health.leader != nil && health.replicas.count == 2
+                }
+                #expect(
+                    node.settings.replication.metrics.clusterFeeding.value == (Self.state(node) == .feeding ? 1 : 0))
+            }
+            let latencies = Self.feeder(stage)?.settings.replication.metrics.clusterAcknowledgementSeconds.snapshot()
+            #expect((latencies?.count ?? 0) > 0)
+        }
+
+        @Test func `the feeder hands the slot over when it is asked to, and nothing is lost`() throws {
+            let stage = try Stage()
+            try Self.start(stage)
+            var written = 0
+            for _ in 1...3 {
+                let feeder = try #require(Self.feeder(stage))
+                let tenure = feeder.service?.cluster?.report.tenure ?? 0
+                written += 1
+                try stage.database.run("INSERT INTO t VALUES (\(written), 'before')")
+                #expect(feeder.service?.cluster?.wantHandover() == true)
+                written += 1
+                try stage.database.run("INSERT INTO t VALUES (\(written), 'meanwhile')")
+                try eventually("another feeder") { Self.feeder(stage).map { $0 !== feeder } ?? false }
+                #expect((Self.feeder(stage)?.service?.cluster?.report.tenure ?? 0) > tenure)
+                #expect(feeder.service?.cluster?.wantHandover() == false)
+                try Self.agree(stage, written)
+            }
+            #expect(try stage.nodes[0].history().gaps.isEmpty)
+        }
+
+        @Test func `the stream follows the settings for retention, and keeps its log`() throws {
+            let stage = try Stage(nodes: 1)
+            let node = stage.nodes[0]
+            node.settings.retentionAge = .seconds(7 * 86_400)
+            node.settings.retentionBytes = 64 << 20
+            try node.start()
+            try stage.database.run("INSERT INTO t VALUES (1, 'a')")
+            try node.caughtUp()
+            let before = try Self.config(stage)
+            #expect(before["max_age"]?.integer == 604_800_000_000_000 && before["max_bytes"]?.integer == 64 << 20)
+            node.stop()
+            node.settings.retentionAge = .seconds(90)
+            node.settings.retentionBytes = nil
+            node.settings.cluster?.replicas = 1
+            try node.start()
+            try eventually("the new configuration") { try Self.config(stage)["max_age"]?.integer == 90_000_000_000 }
+            let after = try Self.config(stage)
+            #expect(after["max_bytes"]?.integer == -1 && after["num_replicas"]?.integer == 1)
+            #expect(after["metadata"]?.object?["tidewire.log"] == before["metadata"]?.object?["tidewire.log"])
+            #expect(after["deny_delete"]?.bool == true && after["deny_purge"]?.bool == true)
+            try stage.database.run("INSERT INTO t VALUES (2, 'a')")
+            #expect(try node.caughtUp().changes.count == 2)
+        }
+
+        @Test func `a stream that is lost is not made anew by a log that follows it, until an operator decides`() throws
+        {
+            let stage = try Stage(nodes: 2)
+            try Self.start(stage)
+            try stage.database.run("INSERT INTO t VALUES (1, 'a')")
+            try Self.agree(stage, 1)
+            for node in stage.nodes { node.stop() }
+            let jet = try Self.jet(stage)
+            _ = try jet.ask("STREAM.DELETE.TW_test")
+            for node in stage.nodes {
+                try node.start(awaitingStream: false)
+                try eventually("the refusal") { node.service?.cluster?.report.refusal == .streamMissing }
+                #expect(node.service?.cluster?.report.isFarBehind(at: Clock.monotonicNanoseconds()) == true)
+                #expect(node.settings.replication.metrics.clusterRefused.value == 1)
+                node.stop()
+            }
+            let (first, second) = (stage.nodes[0], stage.nodes[1])
+            let repairs = try stage.nodes.map { node in
+                ClusterRepair(try #require(node.settings.cluster), dataDirectory: node.dataDirectory)
+            }
+            #expect(try repairs[0].diagnose().refusal == .streamMissing)
+            try repairs[0].keepLog()
+            #expect(try repairs[0].diagnose().refusal == nil)
+            try first.start()
+            try stage.database.run("INSERT INTO t VALUES (2, 'a')")
+            #expect(try first.caughtUp().changes.count == 2)
+            // A running hub holds its log.
+            #expect(throws: ClusterRepair.Failure.self) { try repairs[0].moveLog() }
+            #expect(try repairs[1].diagnose().refusal == .otherStream)
+            // This log would not continue the new stream.
+            #expect(throws: ClusterRepair.Failure.self) { try repairs[1].keepLog() }
+            let moved = try repairs[1].moveLog()
+            #expect(try LoggedHistory.read(moved).changes.filter { $0.table == "public.t" }.count == 1)
+            try second.start()
+            try stage.database.run("INSERT INTO t VALUES (3, 'a')")
+            #expect(try second.caughtUp().changes.map { $0.new["id"] } == ["2", "3"])
+            #expect(try first.caughtUp().changes.count == 3)
+            #expect(try first.history().gaps.isEmpty)
         }
     }
 }

@@ -204,4 +204,48 @@ import Testing
         }
         #expect(peer.secret == secret)
     }
+
+    // MARK: What nodes tell about themselves
+
+    private func status(_ node: String, sequence: UInt64 = 7, since: Int64? = nil) -> PeerStatus {
+        PeerStatus(
+            node: node, state: "following", tenure: 3, feedsSince: since, sequence: sequence, lag: 1_500_000_000,
+            isFarBehind: true, clients: 12)
+    }
+
+    @Test func `a sign of life tells the state of its node`() {
+        for status in [status("hub1"), status("hüb \"2\"", sequence: .max, since: 1_800_000_000)] {
+            let letter = PeerLetter.write(.pulse, from: 1, number: 0) { writer in
+                for number in 1...3 { writer.append(little: UInt64(number)) }
+                writer.append(status.encoded)
+            }
+            #expect(PeerLetter.status(letter) == status)
+        }
+        // A node of an earlier version tells nothing.
+        let short = PeerLetter.write(.pulse, from: 1, number: 0) { writer in
+            for number in 1...3 { writer.append(little: UInt64(number)) }
+        }
+        #expect(PeerLetter.status(short) == nil)
+    }
+
+    @Test(arguments: seeds(20)) func `a sign of life survives any bytes`(seed: Seed) {
+        var random = SeededRandom(seed: seed)
+        for _ in 0..<200 {
+            var bytes = status("hub1").encoded
+            for _ in 0..<3 {
+                bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+            }
+            if let read = PeerStatus(bytes) { #expect(!read.node.isEmpty && read.clients >= 0) }
+        }
+    }
+
+    @Test func `the nodes that were heard last are remembered`() {
+        var register = PeerRegister(most: 2)
+        register.heard(status("a"), at: 1)
+        register.heard(status("b"), at: 2)
+        register.heard(status("a", sequence: 9), at: 3)
+        register.heard(status("c"), at: 4)
+        #expect(register.known.keys.sorted() == ["a", "c"])
+        #expect(register.known["a"]?.status.sequence == 9 && register.known["a"]?.heardAt == 3)
+    }
 }

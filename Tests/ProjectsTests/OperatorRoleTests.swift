@@ -32,6 +32,8 @@ import WebSocket
         ("PATCH", "/api/tenants/realtime-dev", .admin), ("DELETE", "/api/tenants/realtime-dev", .admin),
         ("POST", "/api/tenants/realtime-dev/reload", .admin), ("POST", "/api/tenants/realtime-dev/shutdown", .admin),
         ("GET", "/api/tenants/realtime-dev/health", .viewer), ("GET", "/api/tenants/realtime-dev/channels", .analyst),
+        ("GET", "/api/tenants/realtime-dev/cluster", .viewer),
+        ("POST", "/api/tenants/realtime-dev/cluster/handover", .admin),
         ("POST", "/api/tenants/realtime-dev/signal/mark", .admin),
         ("GET", "/api/tenants/realtime-dev/log/rows?table=a&key=1", .analyst),
         ("DELETE", "/api/tenants/realtime-dev/log/rows?table=a&key=1", .admin),

@@ -13,6 +13,8 @@ import Testing
         // Times in the log and in files, for people and for later processes.
         "Sources/queries/Catalog/CatalogRecorder.swift": "stamps the catalog's record in the log",
         "Sources/log/EventLog/EventLogOptions.swift": "stamps segments, whose age counts across restarts",
+        "Sources/log/Ingest/Cluster/ClusterMember.swift": "since when the node feeds the stream, for operators",
+        "Sources/log/Ingest/Cluster/ClusterRepair.swift": "the name of a log that was moved aside",
         "Sources/log/Ingest/LogSink.swift": "stamps entries; age by `RetentionClock`; latency since a commit",
         "Sources/postgres/Replication/TransactionAssembler.swift": "stamps messages that belong to no transaction",
         "Sources/postgres/Replication/ReplicationSession.swift": "the replication protocol's own field",

@@ -57,7 +57,9 @@ private let access: [String: Access] = [
     "serve": .opensNone, "dev": .opensNone, "subs": .opensNone, "signal mark": .opensNone, "signal rotate": .opensNone,
     "signal pause": .opensNone, "signal resume": .opensNone, "signal backfill": .opensNone, "doctor": .opensNone,
     "db apply": .opensNone, "kick": .opensNone, "slot status": .opensNone, "slot drop": .opensNone,
-    "config": .opensNone,
+    "cluster status": .opensNone, "cluster members": .opensNone, "cluster handover": .opensNone,
+    // Reads where the log's last segment ends, and no entry of it.
+    "cluster repair": .opensNone, "config": .opensNone,
     "bench": .opensNone, "completions": .opensNone, "version": .opensNone,
 ]
 

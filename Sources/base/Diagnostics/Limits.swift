@@ -128,6 +128,12 @@ public enum Limits {
     public static let maximumMarkBytes = 1024
     /// Maximum time for which a request to set a mark waits until the mark is on the disk.
     public static let markPatience = Duration.seconds(5)
+    /// Maximum time for which a request to hand the replication slot over waits until another node of the cluster has it.
+    public static let handoverPatience = Duration.seconds(15)
+    /// Time for which a node of a cluster may be behind the stream until load balancers should send clients elsewhere.
+    public static let clusterLagPatience = Duration.seconds(10)
+    /// Maximum number of other nodes of a cluster that a node remembers, with those that have been silent for long.
+    public static let maximumRememberedPeers = 1024
 
     public static let reconnectBackoffInitial = Duration.milliseconds(200)
     public static let reconnectBackoffMaximum = Duration.seconds(5)
@@ -620,8 +626,13 @@ public enum Limits {
     /// Bytes of the log that the hub searches for past memberships, backward from the current transaction, after
     /// PostgreSQL has answered the present ones.
     public static let membershipUnwindBytes = 64 << 20
-    /// Maximum time for which the hub waits for the log when it searches for past memberships.
+    /// Maximum time for which the hub waits for the log when it searches for past memberships. Time for which nothing
+    /// reaches the log does not count.
     public static let membershipUnwindPatience = Duration.seconds(5)
+    /// Maximum time for which the hub waits for the log when it searches for past memberships, with the time for which
+    /// nothing reaches the log. It is longer than a cluster is without a feeder when the leader of its stream is lost
+    /// twice in a row.
+    public static let membershipStandstillPatience = Duration.seconds(30)
     /// Interval at which the hub checks whether the log has what the search for past memberships needs.
     public static let membershipUnwindInterval = Duration.milliseconds(5)
     /// Maximum number of warnings about one binding that covers many tables.

@@ -272,6 +272,34 @@ public final class ProjectMetrics: Sendable {
     public let segmentsRemoved = Counter(
         "tidewire_log_segments_removed_total", "Segments of the event log removed because they were past retention.")
 
+    // MARK: Cluster
+    public let clusterFeeding = Gauge(
+        "tidewire_cluster_feeding",
+        "1 while this node holds the replication slot and feeds the cluster's stream, else 0.")
+    public let clusterRefused = Gauge(
+        "tidewire_cluster_refused",
+        "1 while this node does not take part in its cluster, because its log is not one that the stream can continue.")
+    public let clusterTenure = Gauge(
+        "tidewire_cluster_tenure",
+        "Last tenure of the cluster that this node knows: the sequence of the message with which its feeder began.")
+    public let clusterLagMessages = Gauge(
+        "tidewire_cluster_lag_messages", "Messages of the cluster's stream that this node's log does not have yet.")
+    public let clusterLagSeconds = Gauge(
+        "tidewire_cluster_lag_seconds",
+        "Seconds since this node's log last had every message of the cluster's stream that the node knew of; 0 if it has "
+            + "every message.")
+    public let clusterPeers = Gauge(
+        "tidewire_cluster_peers", "Other nodes of the cluster that gave a sign of life in the last eight seconds.")
+    public let clusterAcknowledgementSeconds = Histogram(
+        "tidewire_cluster_acknowledgement_seconds",
+        "Seconds from an append to the cluster's stream to its acknowledgement by the servers.", unit: .seconds)
+    public let clusterLettersLost = Counter(
+        "tidewire_cluster_letters_lost_total",
+        "Letters with broadcasts of other nodes that did not arrive at this node. Clients that asked for it were told.")
+    public let clusterReconnects = Counter(
+        "tidewire_cluster_reconnects_total",
+        "Times that this node lost the cluster's stream, or could not reach it, and tried again.")
+
     // MARK: Clients
     public let channels = Gauge("tidewire_channels", "Channels that are joined now.")
     public let subscriptions = Gauge(

@@ -34,6 +34,9 @@ public final class JetStream {
         return (letters, dropped)
     }
 
+    /// Keeps letters that were taken, and that are for somebody else: the next call of `take` returns them first.
+    public func keep(_ letters: [NatsLetter]) { waiting = letters + waiting }
+
     /// Subject for an answer that arrives as a letter.
     public func replySubject(_ kind: String) -> String {
         requests += 1

@@ -54,12 +54,19 @@ extension LiveMemberships {
 
     /// Removes the effects of transactions after the current one from PostgreSQL's answers, once the log has all
     /// transactions that an answer contains. Returns the membership sets that decisions can use now.
+    ///
+    /// - Parameter delaysOthers: true if the log has entries that the wait keeps from other channels.
     mutating func settleFills(
-        _ feed: inout LogFeed?, coveredUpTo position: () -> LSN, _ now: UInt64, _ schemas: inout SchemaRegistry
+        _ feed: inout LogFeed?, coveredUpTo position: () -> LSN, delaysOthers: Bool, _ now: UInt64,
+        _ schemas: inout SchemaRegistry
     ) -> [MembershipSet] {
-        defer { measureAtHand() }
+        defer {
+            measureAtHand()
+            if !isUnwinding { endWatch() }
+        }
         guard isUnwinding else { return [] }
         let covered = position()
+        watchLog(coveredUpTo: covered, now, delaysOthers: delaysOthers)
         var isWhole = false
         if mayUnwind(coveredUpTo: covered), let taken = feed.take() {
             var isRefused = false

@@ -26,6 +26,8 @@ public struct LiveMemberships: ~Copyable {
     private var mayBeAhead: Set<UInt32> = []
     /// Numbers of sets with an answer that the loop cannot use until the log has every transaction in it.
     private var unwinding: Set<UInt32> = []
+    /// Watch of the log while such answers wait; nil if there are none.
+    private var motion: LogMotion?
 
     /// Properties that determine a set. If one changes in the catalog, the holder needs another set.
     private struct SetKey: Hashable {
@@ -290,6 +292,19 @@ public struct LiveMemberships: ~Copyable {
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
         unwinding.contains { sets[$0]?.isTiredOfUnwinding(now) ?? false }
     }
+
+    /// True if answers of PostgreSQL wait for a log that nothing reaches now, and nobody else is delayed by that.
+    public var awaitStandingLog: Bool { isUnwinding && motion?.stands ?? false }
+
+    /// Looks how far the log has come while answers wait for it. Time for which it stands counts little.
+    mutating func watchLog(coveredUpTo position: LSN, _ now: UInt64, delaysOthers: Bool) {
+        var motion = motion ?? LogMotion(position, at: now)
+        let stood = motion.look(position, at: now, delaysOthers: delaysOthers)
+        self.motion = motion
+        if stood > 0 { for number in unwinding { sets[number]?.logStood(for: stood, until: now) } }
+    }
+
+    mutating func endWatch() { motion = nil }
 
     mutating func beginUnwinding() {
         for number in unwinding { sets[number]?.beginUnwinding() }

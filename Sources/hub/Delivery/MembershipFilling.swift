@@ -40,7 +40,9 @@ struct PendingFill {
         var ahead: [(key: [UInt8]?, change: Int)] = []
         /// True if some later transaction lacks its old row, so that its effect cannot be removed from the answer.
         var lacksOldRow = false
-        let since: UInt64
+        let keptAt: UInt64
+        /// Time since which the answer has waited, without the time for which the log stood.
+        var since: UInt64
     }
 
     /// Identity of the current filling, by which answers to earlier ones are ignored; nil if the set is not being
@@ -93,14 +95,25 @@ struct PendingFill {
     // MARK: Unwinding
 
     /// Keeps an answer that contains transactions which the loop has not reached in the log.
-    mutating func keep(_ rows: FilledMembership, at now: UInt64) { answer = Answer(rows: rows, since: now) }
+    mutating func keep(_ rows: FilledMembership, at now: UInt64) {
+        answer = Answer(rows: rows, keptAt: now, since: now)
+    }
 
     /// True if an answer of PostgreSQL waits and the log has every transaction in it.
     func mayUnwind(coveredUpTo covered: UInt64) -> Bool { answer.map { $0.rows.position.rawValue <= covered } ?? false }
 
     /// True if an answer of PostgreSQL has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool {
-        answer.map { now > $0.since + Limits.membershipUnwindPatience.wholeNanoseconds } ?? false
+        answer.map { answer in
+            now > answer.since + Limits.membershipUnwindPatience.wholeNanoseconds
+                || now > answer.keptAt + Limits.membershipStandstillPatience.wholeNanoseconds
+        } ?? false
+    }
+
+    /// Records that nothing reached the log for this time up to `now`. It counts only towards the longer limit.
+    mutating func logStood(for nanoseconds: UInt64, until now: UInt64) {
+        guard let since = answer?.since else { return }
+        answer?.since = max(since, min(now, since + nanoseconds))
     }
 
     /// Begins to collect the effects of later transactions, while the loop reads the log ahead from the current

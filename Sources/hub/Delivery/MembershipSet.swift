@@ -195,6 +195,9 @@ public final class MembershipSet {
     /// True if an answer of PostgreSQL has waited for the maximum time.
     func isTiredOfUnwinding(_ now: UInt64) -> Bool { pending.isTiredOfUnwinding(now) }
 
+    /// Records that nothing reached the log for this time up to `now`.
+    func logStood(for nanoseconds: UInt64, until now: UInt64) { pending.logStood(for: nanoseconds, until: now) }
+
     /// Begins to collect the effects of later transactions, while the loop reads the log ahead from the current
     /// transaction.
     func beginUnwinding() { pending.beginUnwinding() }

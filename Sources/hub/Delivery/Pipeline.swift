@@ -345,7 +345,10 @@ public struct Pipeline: ~Copyable {
     /// Removes the effects of transactions after the current one from PostgreSQL's answers, once the log has all
     /// transactions that an answer contains. Returns the membership sets that decisions can use now.
     public mutating func settleFills(_ now: UInt64) -> [MembershipSet] {
-        memberships.settleFills(&feed, coveredUpTo: sources.log.covered, now, &schemas)
+        // Channels that catch up wait together. At the log's end, entries that are there must not wait for one channel.
+        let delaysOthers = memberships.isUnwinding && !reading.place.isOfPast && isBehind
+        return memberships.settleFills(
+            &feed, coveredUpTo: sources.log.covered, delaysOthers: delaysOthers, now, &schemas)
     }
 
     // MARK: Changes

@@ -16,7 +16,8 @@ enum PeerLetter {
         case broadcasts = 1
         /// Presence changes of one turn of a loop.
         case presence
-        /// Sign of life, with the numbers of the last letters of each kind.
+        /// Sign of life, with the numbers of the last letters of each kind, and what the node tells about itself
+        /// (`PeerStatus`).
         case pulse
         /// Wish for all presences of a node; the number is that node's.
         case wish
@@ -31,7 +32,14 @@ enum PeerLetter {
         case slice
     }
 
+    /// Returns what a sign of life tells about its node; nil if it tells nothing.
+    static func status(_ letter: [UInt8]) -> PeerStatus? {
+        PeerStatus(Array(letter.dropFirst(headBytes + numbersBytes)))
+    }
+
     static let headBytes = 20
+    /// Number of bytes of the three numbers in a sign of life.
+    private static let numbersBytes = 24
     static let format: UInt8 = 1
 
     static func write(_ kind: Kind, from node: UInt64, number: UInt64, _ body: (inout ByteWriter) -> Void) -> [UInt8] {

@@ -43,6 +43,9 @@ public final class PeerTalk: Sendable {
     private let isOver = Atomic<Bool>(false)
     private let thread = Mutex<BackgroundThread?>(nil)
     private let metrics: ProjectMetrics
+    /// Returns what this node tells the others about itself; nil if nothing is known.
+    private let status: @Sendable () -> PeerStatus?
+    private let register = Mutex(PeerRegister(most: Limits.maximumRememberedPeers))
     private let records = Mutex<PeerRecords?>(nil)
 
     /// Maximum number of bytes that wait to be sent; what comes on top is lost, and the other nodes notice it.
@@ -54,7 +57,12 @@ public final class PeerTalk: Sendable {
     /// - Parameters:
     ///   - name: name of this node.
     ///   - project: name of the project in subjects.
-    public init(_ settings: NatsSettings, name: String, project: String, metrics: ProjectMetrics) {
+    ///   - status: returns what this node tells the others about itself with each sign of life.
+    public init(
+        _ settings: NatsSettings, name: String, project: String, metrics: ProjectMetrics,
+        status: @escaping @Sendable () -> PeerStatus? = { nil }
+    ) {
+        self.status = status
         var hash = KeyHash(seed: 1)
         hash.combine(Array(name.utf8).rawBytes)
         home = hash.value
@@ -73,6 +81,18 @@ public final class PeerTalk: Sendable {
         let started = try BackgroundThread("peers", LogScope.carried { self.run(deliver) })
         thread.withLock { $0 = started }
     }
+
+    /// Other nodes of the cluster, sorted by name, with what each told last and the nanoseconds since then.
+    public func members(at now: UInt64) -> [(status: PeerStatus, silence: UInt64)] {
+        register.withLock { register in
+            register.known.values.sorted { $0.status.node < $1.status.node }.map {
+                ($0.status, now - min(now, $0.heardAt))
+            }
+        }
+    }
+
+    /// Time without a sign of life after which a node counts as gone.
+    public static let patience: UInt64 = 8_000_000_000
 
     public func stop() {
         isOver.store(true, ordering: .releasing)
@@ -127,6 +147,7 @@ public final class PeerTalk: Sendable {
                 Log.shared.debug("cannot exchange broadcasts with other nodes; trying again", [.error("\(error)")])
             }
             peers.forgetSilent(at: Clock.monotonicNanoseconds(), records.withLock { $0 }, deliver)
+            metrics.clusterPeers.set(Int64(peers.count))
             wait(beyond: pulse.value, milliseconds: pause)
             pause = min(pause * 2, 2_000)
         }
@@ -154,6 +175,7 @@ public final class PeerTalk: Sendable {
                 try say(connection)
             }
             peers.forgetSilent(at: now, records.withLock { $0 }, deliver)
+            metrics.clusterPeers.set(Int64(peers.count))
             wait(beyond: seen, milliseconds: 100)
         }
         // Clients that leave a hub which stops find their positions at the other nodes.
@@ -216,6 +238,7 @@ public final class PeerTalk: Sendable {
             writer.append(little: numbers.broadcasts)
             writer.append(little: numbers.presence)
             writer.append(little: numbers.records)
+            if let status = status() { writer.append(status.encoded) }
         }
         try connection.publish(letter.rawBytes, to: subject)
     }
@@ -238,7 +261,10 @@ public final class PeerTalk: Sendable {
         case .broadcasts, .presence, .pulse, .presences, .records: break
         }
         guard head.node != node else { return }
-        let wish = peers.take(head, bytes, now, records.withLock { $0 }, deliver)
+        if head.kind == .pulse, let status = PeerLetter.status(bytes) {
+            register.withLock { $0.heard(status, at: now) }
+        }
+        let wish = peers.take(head, bytes, now, records.withLock { $0 }, metrics, deliver)
         guard wish else { return }
         let letter = PeerLetter.write(.wish, from: node, number: head.node) { _ in }
         try connection.publish(letter.rawBytes, to: subject)
@@ -293,13 +319,12 @@ private struct Peers {
     /// Numbers by which nodes are told apart, those in use.
     private var numbers: Set<UInt16> = []
 
-    /// Time without a letter after which a node counts as gone.
-    private static let patience: UInt64 = 8_000_000_000
+    var count: Int { peers.count }
 
     /// Takes a letter of another node. Returns true if the node must be asked for its presences.
     mutating func take(
         _ head: (kind: PeerLetter.Kind, node: UInt64, number: UInt64), _ bytes: [UInt8], _ now: UInt64,
-        _ records: PeerRecords?, _ deliver: (PeerNews) -> Void
+        _ records: PeerRecords?, _ metrics: ProjectMetrics, _ deliver: (PeerNews) -> Void
     ) -> Bool {
         guard var peer = peers[head.node] ?? newPeer(now) else { return false }
         peer.heardAt = now
@@ -308,7 +333,10 @@ private struct Peers {
         var isMissing = false
         switch head.kind {
         case .broadcasts:
-            if let last = peer.broadcasts, head.number > last + 1 { deliver(.broadcastsLost) }
+            if let last = peer.broadcasts, head.number > last + 1 {
+                metrics.clusterLettersLost.add(head.number - last - 1)
+                deliver(.broadcastsLost)
+            }
             peer.broadcasts = max(peer.broadcasts ?? 0, head.number)
             if let batch = TurnBroadcasts(&reader) { deliver(.broadcasts(batch)) }
         case .presence:
@@ -326,7 +354,10 @@ private struct Peers {
             if !news.isEmpty { deliver(.presence(news)) }
         case .pulse:
             guard let broadcasts = try? reader.littleUInt64(), let presence = try? reader.littleUInt64() else { break }
-            if let last = peer.broadcasts, broadcasts > last { deliver(.broadcastsLost) }
+            if let last = peer.broadcasts, broadcasts > last {
+                metrics.clusterLettersLost.add(broadcasts - last)
+                deliver(.broadcastsLost)
+            }
             peer.broadcasts = max(peer.broadcasts ?? 0, broadcasts)
             isMissing = peer.presence.isMissing(upTo: presence)
             if let last = try? reader.littleUInt64(), records != nil {
@@ -366,7 +397,7 @@ private struct Peers {
 
     /// Makes the members of nodes leave that have been silent for too long.
     mutating func forgetSilent(at now: UInt64, _ records: PeerRecords?, _ deliver: (PeerNews) -> Void) {
-        for (node, peer) in peers where now > peer.heardAt + Self.patience {
+        for (node, peer) in peers where now > peer.heardAt + PeerTalk.patience {
             var peer = peer
             let left = peer.presence.leave()
             if !left.isEmpty { deliver(.presence(left)) }

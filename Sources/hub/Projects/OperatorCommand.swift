@@ -73,6 +73,8 @@ struct OperatorCommand: Sendable {
         OperatorCommand("GET", "/{id}/channels", .role(.analyst)) { $0.operation(.channels($1.name), $1) },
         OperatorCommand("GET", "/{id}/values", .role(.viewer)) { $0.operation(.values($1.name), $1) },
         OperatorCommand("GET", "/{id}/config", .role(.analyst)) { $0.operation(.config($1.name), $1) },
+        OperatorCommand("GET", "/{id}/cluster", .role(.viewer)) { $0.operation(.cluster($1.name), $1) },
+        OperatorCommand("POST", "/{id}/cluster/handover", .role(.admin)) { $0.operation(.handover($1.name), $1) },
         OperatorCommand("POST", "/{id}/signal/{signal}", .role(.admin)) { $0.signal($1) },
         OperatorCommand("POST", "/{id}/kick", .role(.admin)) { $0.kick($1) },
         OperatorCommand("GET", "/{id}/blocks", .role(.analyst)) { $0.operation(.blocks($1.name), $1) },

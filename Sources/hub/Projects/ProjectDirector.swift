@@ -307,8 +307,9 @@ public final class ProjectDirector: Operators {
     }
 
     private func perform(_ operation: TenantsOperation, by asker: Operator, then answer: @escaping Answer) {
-        // The answer about health does not wait for other operations of the project.
+        // The answers about health and the cluster do not wait for other operations of the project.
         if case .health(let name) = operation { return answer(health(name)) }
+        if case .cluster(let name) = operation { return answer(asked(name) { $0.clusterAnswer }) }
         lanes.add(operation.project) { [self] isGivenUp in
             if isGivenUp { return answer(TenantsAPI.failed("the hub is busy or ending")) }
             do throws(AuditFailure) {
@@ -324,7 +325,8 @@ public final class ProjectDirector: Operators {
     private func record(_ operation: TenantsOperation, by asker: Operator) throws(AuditFailure) {
         let log = planner.questionPlace(store.record(named: operation.project)).log
         switch operation {
-        case .health, .values: break
+        case .health, .values, .cluster: break
+        case .handover: try audit.note(.signal, "handover", by: asker, log: log)
         case .channels: try audit.read("channels", by: asker, log: log)
         case .blocks: try audit.read("blocks", by: asker, log: log)
         case .config: try audit.read("config", by: asker, log: log)
@@ -355,6 +357,8 @@ public final class ProjectDirector: Operators {
         case .unblock(let name, let target): asked(name) { $0.unblock(target) }
         case .config: planner.configuration.told
         case .values(let name): values.told(of: name)
+        case .cluster(let name): asked(name) { $0.clusterAnswer }
+        case .handover(let name): asked(name) { $0.handOver() }
         }
     }
 
@@ -579,7 +583,7 @@ extension TenantsOperation {
         case .upsert(let description): description.externalID ?? ""
         case .delete(let name, _), .reload(let name), .shutdown(let name), .health(let name), .channels(let name),
             .signal(let name, _), .kick(let name, _), .blocks(let name), .unblock(let name, _), .config(let name),
-            .values(let name):
+            .values(let name), .cluster(let name), .handover(let name):
             name
         }
     }

@@ -139,11 +139,7 @@ public struct ProjectPlanner: Sendable {
     /// Returns the part that a project's log takes in the cluster; nil for a hub on its own. Each project has a stream of
     /// its own.
     private func membership(of project: String) -> ClusterSettings? {
-        cluster.map { cluster in
-            ClusterSettings(
-                servers: cluster.connection(named: "tidewire \(cluster.node)"), node: cluster.node, project: project,
-                replicas: cluster.replicas)
-        }
+        cluster.map { ClusterSettings($0, project: project) }
     }
 
     /// Returns a valid name for a replication slot, made from a project's name: letters, digits and underscores, at

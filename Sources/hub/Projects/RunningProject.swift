@@ -23,6 +23,8 @@ public final class RunningProject: Sendable {
     private let janitor: MessagesJanitor
     private let gateway: Gateway
     let metrics: ProjectMetrics
+    /// Exchange with the other nodes of a cluster; nil for a hub on its own.
+    let peers: PeerTalk?
 
     init(_ plan: ProjectPlan, number: UInt32, on gateway: Gateway) throws {
         let replication = plan.ingest.replication
@@ -48,15 +50,15 @@ public final class RunningProject: Sendable {
             settings.demoted = Self.demoted(plan)
             settings.blocklist = try Blocklist(in: DiskDirectory(plan.ingest.dataDirectory))
             settings.roles.logins = Self.users(of: [replication.target, plan.policies].compactMap(\.self))
+            let peers = Self.peers(plan, ingest, gateway)
+            self.peers = peers
             let stream = ProjectStream(
                 log: Self.log(of: ingest, plan), hearsDatabase: { ingest.isFollowingMessages },
                 presenceTimeline: timeline, ledger: Self.ledger(plan, ingest),
-                peers: plan.ingest.cluster.map {
-                    PeerTalk(
-                        $0.servers, name: $0.node, project: $0.key, metrics: replication.metrics)
-                },
+                peers: peers,
                 condition: { [metrics = gateway.metrics] in
-                    Self.condition(ingest.status, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
+                    Self.condition(
+                        ingest.status, ingest.cluster, isCatalogKnown: $0, clients: Int(metrics.sessions.value))
                 })
             let share = ProjectShare(
                 number: number, loops: gateway.loopCount, gateway.budgets(), replication.metrics)
@@ -71,6 +73,19 @@ public final class RunningProject: Sendable {
         self.gateway = gateway
         gateway.add(project)
     }
+
+    private static func peers(_ plan: ProjectPlan, _ ingest: IngestService, _ gateway: Gateway) -> PeerTalk? {
+        plan.ingest.cluster.map {
+            PeerTalk(
+                $0.servers, name: $0.node, project: $0.key, metrics: plan.ingest.replication.metrics,
+                status: { [cluster = ingest.cluster, metrics = gateway.metrics] in
+                    cluster?.told(clients: Int(metrics.sessions.value))
+                })
+        }
+    }
+
+    /// Number of clients that are connected to the hub.
+    var clientCount: Int { Int(gateway.metrics.sessions.value) }
 
     private static func ledger(_ plan: ProjectPlan, _ ingest: IngestService) -> ChannelLedger? {
         guard plan.ledger != .nothing else { return nil }
@@ -140,13 +155,15 @@ public final class RunningProject: Sendable {
     }
 
     private static func condition(
-        _ status: ReplicationStatus, isCatalogKnown: Bool, clients: Int
+        _ status: ReplicationStatus, _ cluster: ClusterStatus?, isCatalogKnown: Bool, clients: Int
     ) -> ProjectHealthReport {
         let trouble = status.trouble
-        return ProjectHealthReport(
+        var report = ProjectHealthReport(
             isStreaming: status.isStreaming, isLogWritable: trouble?.reason != .diskStall,
             isCatalogKnown: isCatalogKnown, clients: clients,
             trouble: trouble.map { $0.reason.rawValue }, warning: status.danger)
+        report.node = cluster?.health
+        return report
     }
 
     /// Replaces the keys for verifying tokens. They apply to tokens that arrive from now on.

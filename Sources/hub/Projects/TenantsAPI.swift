@@ -318,6 +318,10 @@ public enum TenantsOperation: Sendable, Equatable {
     case blocks(String)
     /// End the block of a user or login.
     case unblock(String, CutOffTarget)
+    /// Report the state of this node and its cluster. The answer is `RunningProject.clusterAnswer`.
+    case cluster(String)
+    /// Give the replication slot up to another node of the cluster. The answer is that of `RunningProject.handOver`.
+    case handover(String)
     /// Return the settings of the hub.
     case config(String)
     /// Return the project's metrics of the last hour.

@@ -53,6 +53,8 @@ public final class IngestService: Sendable {
     private let logFiles: SharedDirectory
     private let maskRules: MaskRulesSource
     public let status: ReplicationStatus
+    /// State of the node in its cluster; nil for a hub on its own.
+    public let cluster: ClusterStatus?
     /// Switch with which the hub stops reading from the database for a while.
     public let pause: StreamPause
 
@@ -99,13 +101,17 @@ public final class IngestService: Sendable {
         try opening.attempt(status)
         self.opening = opening
         let bell = try settings.cluster.map { _ in try Wake() }
+        let clusterStatus = settings.cluster.map {
+            ClusterStatus(node: $0.node, stream: ClusterNames(key: $0.key).stream)
+        }
+        cluster = clusterStatus
         let run = LogScope.carried {
             guard let opened = opening.take(status) else { return }
-            if let cluster = settings.cluster, let bell {
+            if let cluster = settings.cluster, let bell, let clusterStatus {
                 return ClusterMember(
                     cluster, settings.replication, retention: (settings.retentionAge, settings.retentionBytes),
                     log: opened.sink, directory: opened.directory, spool: opened.spool, interrupt: interrupt,
-                    bell: bell, status: status
+                    bell: bell, status: status, cluster: clusterStatus
                 ).run()
             }
             Replicator(

@@ -267,7 +267,7 @@ struct ReplicationSession<Sink: TransactionSink> {
             let position = max(sink.position, pace.idlePosition)
             let isOver =
                 pace.isPublicationBroken || settings.ownPublications.contains { $0.isWaiting(at: position) }
-                || settings.pause.isOn
+                || settings.pause.isOn || sink.isOver
             if isOver, !assembler.isInTransaction { return try leave(&pace, status, false) }
             let ready = stream.wait(interrupt: interrupt, timeoutMilliseconds: pace.millisecondsToNextDuty())
             if ready.interrupt { return try leave(&pace, status, assembler.isInTransaction) }

@@ -1,6 +1,9 @@
 import Diagnostics
 import Foundation
+import Ingest
 import Postgres
+import Projects
+import Replication
 import System
 import TestSupport
 import Testing
@@ -197,6 +200,28 @@ extension GatewayHistories {
                 try stage.run("INSERT INTO notes VALUES (6, 1)")
             }
             #expect(try back(2, at: position, stage) == Heard(ids: [4, 5]))
+        }
+
+        /// Checks a stream that stands for longer than the hub waits for a log that moves, as a cluster does without a
+        /// feeder. PostgreSQL tells the present members meanwhile, and the log comes to them only later.
+        @Test func `who comes back while nothing reaches the log hears of everything and is told of no loss`() throws {
+            let stage = try stage()
+            try stage.run(make(1))
+            let (one, two) = (try position(1, stage), try position(2, stage))
+            try stage.run("INSERT INTO notes VALUES (1, 1)")
+            try stage.awaitLog()
+            let ingest = try #require(stage.hub.director.main?.ingest)
+            let patience = max(Limits.membershipUnwindPatience, Limits.bindingPatience)
+            let end = Clock.monotonicNanoseconds() + (patience + .seconds(3)).wholeNanoseconds
+            ingest.pause.begin(until: end)
+            #expect(eventually { !ingest.status.isStreaming })
+            try stage.run("INSERT INTO notes VALUES (2, 1)")
+            try stage.run(make(2))
+            try stage.run("INSERT INTO notes VALUES (3, 1)")
+            #expect(try back(1, at: one, stage) == Heard(ids: [1, 2]))
+            // The test is void if the pause ended before the clients came back.
+            #expect(Clock.monotonicNanoseconds() > end)
+            #expect(try back(2, at: two, stage) == Heard(ids: [3]))
         }
 
         // MARK: Histories

@@ -17,6 +17,34 @@ public struct ProjectHealthReport: Sendable, Equatable {
     /// Description of a problem that may become a loss if no operator acts.
     public var warning: String?
 
+    /// State of this node in its cluster.
+    public struct Node: Sendable, Equatable {
+        public var name: String
+        public var state: String
+        /// Number of messages of the cluster's stream that the log lacks.
+        public var missing: UInt64
+        /// Seconds since the log last had everything that the node knew of.
+        public var lagSeconds: Double
+        /// True if clients should go to other nodes, because this one is too far behind.
+        public var isFarBehind: Bool
+        /// Reason why the node does not take part; nil if it does.
+        public var refusal: String?
+
+        public init(
+            name: String, state: String, missing: UInt64, lagSeconds: Double, isFarBehind: Bool, refusal: String?
+        ) {
+            self.name = name
+            self.state = state
+            self.missing = missing
+            self.lagSeconds = lagSeconds
+            self.isFarBehind = isFarBehind
+            self.refusal = refusal
+        }
+    }
+
+    /// State of this node in its cluster; nil for a hub on its own.
+    public var node: Node?
+
     /// Reason why the project does not run; nil if it runs.
     public private(set) var absence: ProjectAbsence?
 
@@ -49,7 +77,9 @@ public struct ProjectHealthReport: Sendable, Equatable {
         self.absence = absence
     }
 
-    public var isReady: Bool { isStreaming && isLogWritable && isLogReadable && isCatalogKnown }
+    public var isReady: Bool {
+        isStreaming && isLogWritable && isLogReadable && isCatalogKnown && !(node?.isFarBehind ?? false)
+    }
 
     /// Body of `/ready`.
     var json: [UInt8] {
@@ -68,9 +98,27 @@ public struct ProjectHealthReport: Sendable, Equatable {
             writer.append(#","warning":"#)
             JSONText.appendString(warning, to: &writer)
         }
+        if let node { append(node, to: &writer) }
         if let others { append(others, to: &writer) }
         writer.append("}")
         return writer.copied()
+    }
+
+    private func append(_ node: Node, to writer: inout ByteWriter) {
+        writer.append(#","cluster":{"node":"#)
+        JSONText.appendString(node.name, to: &writer)
+        writer.append(#","state":"#)
+        JSONText.appendString(node.state, to: &writer)
+        append("far_behind", node.isFarBehind, to: &writer)
+        writer.append(#","lag_messages":"#)
+        writer.append(decimal: node.missing)
+        writer.append(#","lag_seconds":"#)
+        writer.append("\(node.lagSeconds)")
+        if let refusal = node.refusal {
+            writer.append(#","refusal":"#)
+            JSONText.appendString(refusal, to: &writer)
+        }
+        writer.append("}")
     }
 
     private func append(_ others: Others, to writer: inout ByteWriter) {

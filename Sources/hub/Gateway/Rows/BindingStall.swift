@@ -5,7 +5,8 @@ import Diagnostics
 struct BindingStall {
     /// Monotonic time in nanoseconds at which one of the missing channels was last bound, or at which the wait began.
     private var since: UInt64
-    /// Monotonic time in nanoseconds since which bindings could be placed; nil while the catalog is unavailable.
+    /// Monotonic time in nanoseconds since which bindings could be placed; nil while the catalog is unavailable, or
+    /// nothing reaches the log that they wait for.
     private var placeableSince: UInt64?
     /// Lowest number of channels without bindings during the wait.
     private var missing: Int

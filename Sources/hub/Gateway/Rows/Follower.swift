@@ -154,7 +154,8 @@ final class Follower: LoopPart {
         }
         home.lookAgainLater()
         var known = heldUp ?? BindingStall(of: missing, since: loop.now)
-        let isOver = known.hasLastedTooLong(missing: missing, isPlaceable: project.catalog.isCurrent, at: loop.now)
+        let isPlaceable = project.catalog.isCurrent && !pipeline.memberships.awaitStandingLog
+        let isOver = known.hasLastedTooLong(missing: missing, isPlaceable: isPlaceable, at: loop.now)
         heldUp = isOver ? nil : known
         guard isOver else { return }
         giveUpOnBindings()

@@ -18,9 +18,13 @@ final class ClusterMember {
     private let spool: any StorageDirectory
     private let interrupt: Wake
     private let status: ReplicationStatus
+    private let cluster: ClusterStatus
     private let names: ClusterNames
     private let bell: Wake
     private var troubles = Troubles()
+    /// True if the stream's configuration was compared with the settings since the start.
+    private var hasFitted = false
+    private var publishedAt: UInt64 = 0
 
     /// Trouble that was last reported, so that a trouble that lasts is reported once.
     private struct Troubles {
@@ -32,7 +36,7 @@ final class ClusterMember {
     init(
         _ settings: ClusterSettings, _ replication: ReplicationSettings, retention: (age: Duration?, bytes: Int64?),
         log: LogSink, directory: any StorageDirectory, spool: any StorageDirectory, interrupt: Wake, bell: Wake,
-        status: ReplicationStatus
+        status: ReplicationStatus, cluster: ClusterStatus
     ) {
         self.settings = settings
         var replication = replication
@@ -44,6 +48,7 @@ final class ClusterMember {
         self.spool = spool
         self.interrupt = interrupt
         self.status = status
+        self.cluster = cluster
         names = ClusterNames(key: settings.key)
         self.bell = bell
     }
@@ -65,6 +70,7 @@ final class ClusterMember {
             } catch {
                 status.streamingEnded()
                 report(error)
+                replication.metrics.clusterReconnects.add()
             }
             if Clock.monotonicNanoseconds() - began > 10_000_000_000 {
                 pause = 100
@@ -79,6 +85,13 @@ final class ClusterMember {
         let failure = Self.failure(of: error)
         status.troubled(failure)
         let now = Clock.monotonicNanoseconds()
+        let refusal = (error as? Replica.Diverged)?.kind ?? (error as? NameTaken).map { _ in .nameTaken }
+        cluster.change { report in
+            report.state = refusal == nil ? .connecting : .refused
+            (report.refusal, report.trouble, report.feedsSince, report.server) = (refusal, failure.message, nil, "")
+        }
+        replication.metrics.clusterRefused.set(Int64(refusal == nil ? 0 : 1))
+        tellMetrics(now)
         if troubles.began == 0 { troubles.began = now }
         // Servers that elect a leader, or several nodes that start together, are no trouble for a few seconds.
         guard now > troubles.began + 5_000_000_000,
@@ -93,6 +106,10 @@ final class ClusterMember {
     private static func failure(of error: any Error) -> StreamFailure {
         switch error {
         case let failure as StreamFailure: failure
+        case let name as NameTaken:
+            StreamFailure(
+                .cluster, "another node of the cluster has the name \(name.node) and holds the slot",
+                hint: "give each node a cluster_node of its own, and start this hub again")
         case let error as NatsError:
             StreamFailure(
                 .cluster, "the cluster's servers: \(error)",
@@ -104,7 +121,7 @@ final class ClusterMember {
         case let diverged as Replica.Diverged:
             StreamFailure(
                 .cluster, "this node's event log is not the cluster's: \(diverged.words)",
-                hint: "move the directory of the event log away and start the hub again: it then follows the cluster")
+                hint: "run 'tidewire cluster repair' on this machine: it says what to do, and does it")
         case let stall as StorageStall:
             StreamFailure(.diskStall, "\(stall.operation) \(stall.path): \(stall.reason)", hint: stall.hint)
         default: StreamFailure(.cluster, "\(error)")
@@ -115,10 +132,16 @@ final class ClusterMember {
 
     private func takePart() throws {
         let jet = try JetStream(settings.servers, bell: bell, maximumBytes: 64 << 20)
-        let stream = try ClusterStream.open(
-            jet, names, replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
-        let link = try StreamLink(jet, names, node: settings.node)
-        let (mark, end) = try mark(in: stream)
+        let wanted = StreamConfiguration(replicas: settings.replicas, age: retention.age, bytes: retention.bytes)
+        let content = try ReplicaFile(directory: directory).read()
+        let opened = try ClusterStream.open(
+            jet, names, wanted, mayMake: content.mayMakeStream(hasLog: !log.isNew))
+        let (mark, end) = try content.place(hasLog: !log.isNew, in: opened)
+        guard let stream = opened else { preconditionFailure("a log has no place in a stream that is missing") }
+        if !hasFitted { stream.fit(jet, names, wanted) }
+        hasFitted = true
+        let link = try StreamLink(jet, names, node: settings.node, metrics: replication.metrics)
+        begin(jet, stream, mark)
         let replica = Replica(
             log: log, from: mark, at: end,
             tenure: Tenure(node: settings.node, number: mark.tenure, now: Clock.monotonicNanoseconds()),
@@ -134,28 +157,53 @@ final class ClusterMember {
         }
     }
 
-    /// Finds the place of the stream up to which this node's log has everything.
-    private func mark(in stream: ClusterStream) throws -> (StreamMark, StreamEnd) {
-        let start = StreamMark(
-            log: stream.log, sequence: max(1, stream.first) - 1, chain: stream.first <= 1 ? ClusterChain() : nil)
-        switch try ReplicaFile(directory: directory).read() {
-        case .none where log.isNew || stream.last == 0: return (start, .unknown)
-        case .none:
-            throw Replica.Diverged(words: "the log was begun before this node belonged to the cluster")
-        // The log itself says what it has: reading begins again at the stream's start.
-        case .damaged: return (start, .unknown)
-        case .whole(let mark, _) where mark.log != stream.log:
-            throw Replica.Diverged(words: "it belongs to log \(mark.log), the stream to log \(stream.log)")
-        case .whole(let mark, _) where mark.sequence > stream.last:
-            throw Replica.Diverged(
-                words: "it has message \(mark.sequence), and the stream ends at message \(stream.last)")
-        case .whole(let mark, _) where mark.sequence + 1 < stream.first:
-            throw Replica.Diverged(
-                words:
-                    "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)"
-            )
-        case .whole(let mark, let end): return (mark, end)
+    /// Publishes that the node begins to read the stream.
+    private func begin(_ jet: JetStream, _ stream: ClusterStream, _ mark: StreamMark) {
+        let now = Clock.monotonicNanoseconds()
+        let server = jet.connection.server
+        cluster.change { report in
+            (report.state, report.refusal, report.trouble, report.server) = (.following, nil, nil, server)
+            (report.sequence, report.last) = (mark.sequence, max(stream.last, mark.sequence))
+            (report.tenure, report.feeder) = (mark.tenure, nil)
+            report.beganAt = now
         }
+        replication.metrics.clusterRefused.set(Int64(0))
+    }
+
+    /// Publishes how far the node's log has come, and who feeds the stream.
+    private func publish(_ replica: Replica, _ link: StreamLink, isFeeding: Bool, _ now: UInt64) {
+        guard now > publishedAt + Self.publishInterval || publishedAt == 0 else { return }
+        publishedAt = now
+        let sequence = replica.reader.mark.sequence
+        let feeder = replica.tenure.feeder
+        let health = link.health
+        cluster.change { report in
+            report.state = isFeeding ? .feeding : .following
+            report.sequence = sequence
+            report.last = max(report.last, sequence, link.known, health?.last ?? 0)
+            report.tenure = max(report.tenure, feeder?.number ?? 0)
+            report.feeder = feeder.flatMap { $0.node.isEmpty ? link.feeder(of: $0.number) : $0.node }
+            report.stream = health ?? report.stream
+            if isFeeding || report.missing == 0 { report.caughtUpAt = now }
+            if !isFeeding { report.feedsSince = nil }
+        }
+        tellMetrics(now)
+    }
+
+    private func tellMetrics(_ now: UInt64) {
+        let (report, metrics) = (cluster.report, replication.metrics)
+        metrics.clusterFeeding.set(Int64(report.state == .feeding ? 1 : 0))
+        metrics.clusterTenure.set(Int64(clamping: report.tenure))
+        metrics.clusterLagMessages.set(Int64(clamping: report.missing))
+        metrics.clusterLagSeconds.set(Int64(report.lag(at: now) / 1_000_000_000))
+    }
+
+    /// Interval at which the state is published.
+    private static let publishInterval: UInt64 = 50_000_000
+
+    /// Error of a node whose name another node has.
+    private struct NameTaken: Error {
+        var node: String
     }
 
     // MARK: Following
@@ -177,14 +225,12 @@ final class ClusterMember {
             if let pulse = link.takeHeard() {
                 replica.tenure.heard(pulse.tenure, now: now)
                 covering = (pulse, replica.log.appended?.epoch)
-                if pulse.node == settings.node {
-                    throw StreamFailure(
-                        .cluster, "another node of the cluster has the name \(settings.node) and holds the slot",
-                        hint: "give each node a cluster_node of its own, and start this hub again")
-                }
+                if pulse.node == settings.node { throw NameTaken(node: settings.node) }
                 if pulse.sequence == replica.reader.mark.sequence { try replica.checkEnd() }
             }
             tell(replica, covering, now)
+            link.askForHealth(now: now)
+            publish(replica, link, isFeeding: false, now)
             if dropped > 0 || consumer.isLost(at: now) {
                 consumer.end()
                 consumer = try StreamConsumer(link.jet, stream: names.stream, from: replica.reader.next)
@@ -271,13 +317,23 @@ final class ClusterMember {
     private func hold(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {
         status.streamingEnded()
         replica.isFeeding = true
+        link.isReading = false
         replication.coverage.takeOver()
         replication.messages.takeOver()
+        let since = Clock.unixMicroseconds() / 1_000_000
+        cluster.change { $0.feedsSince = since }
         defer {
             replica.isFeeding = false
+            link.isReading = true
             status.streamingEnded()
         }
-        let sink = StreamSink(replica, link, tenure: tenure, pause: replication.pause)
+        let sink = StreamSink(
+            replica, link, tenure: tenure, pause: replication.pause,
+            isGivenUp: { [cluster] in cluster.isHandoverWanted },
+            watch: { [unowned self, unowned replica, unowned link] now in
+                link.askForHealth(now: now)
+                publish(replica, link, isFeeding: true, now)
+            })
         Replicator(
             settings: replication, spoolDirectory: spool, sink: sink, interrupt: interrupt, status: status
         ).run()
@@ -291,10 +347,18 @@ final class ClusterMember {
         }
         // A node that could not stream lets others try first.
         let now = Clock.monotonicNanoseconds()
-        replica.tenure.rest(until: now + (sink.hasStreamed ? 1_000_000_000 : 5_000_000_000))
+        let isHandedOver = cluster.isHandoverWanted
+        cluster.handoverIsDone()
+        replica.tenure.rest(
+            until: now + (isHandedOver ? Self.handoverRest : sink.hasStreamed ? 1_000_000_000 : 5_000_000_000))
+        publishedAt = 0
+        publish(replica, link, isFeeding: false, now)
         let followed = replication.coverage.followed
         try replication.coverage.adopt(followed)
     }
+
+    /// Time for which a node that handed the slot over leaves it to others.
+    private static let handoverRest: UInt64 = 10_000_000_000
 
     /// Gives the slot up, so that another node takes it at once.
     private func resign(_ replica: Replica, _ link: StreamLink, _ tenure: UInt64) throws {

@@ -11,42 +11,34 @@ struct ClusterStream {
     var first: UInt64
     /// Sequence of the last message; zero for an empty stream.
     var last: UInt64
+    private let config: JSONObject
 
-    /// Maximum size of a message: a slice with its heads.
-    private static let maximumMessageBytes = 768 << 10
+    init(log: ClusterLogID, first: UInt64, last: UInt64, config: JSONObject = JSONObject()) {
+        self.log = log
+        self.first = first
+        self.last = last
+        self.config = config
+    }
 
-    /// Opens the stream, or makes it if it is missing.
-    ///
-    /// - Parameters:
-    ///   - age: age at which messages are removed, as the log's own retention; nil for no limit.
-    ///   - bytes: size from which the oldest messages are removed; nil for no limit.
+    /// Opens the stream, or makes it if it is missing and `mayMake` is true. Returns nil if it is missing otherwise.
     static func open(
-        _ jet: JetStream, _ names: ClusterNames, replicas: Int, age: Duration?, bytes: Int64?
-    ) throws(NatsError) -> ClusterStream {
+        _ jet: JetStream, _ names: ClusterNames, _ wanted: StreamConfiguration, mayMake: Bool
+    ) throws(NatsError) -> ClusterStream? {
         if let known = try find(jet, names) { return known }
-        let id = ClusterLogID.random()
-        let config = JSONObject([
-            ("name", .string(names.stream)), ("subjects", .array([.string(names.subject)])),
-            ("retention", .string("limits")), ("storage", .string("file")), ("discard", .string("old")),
-            ("num_replicas", .number(replicas)), ("max_msg_size", .number(maximumMessageBytes)),
-            ("max_age", .number(Int(age.map { $0.wholeNanoseconds } ?? 0))),
-            ("max_bytes", .number(Int(bytes ?? -1))), ("deny_delete", .bool(true)), ("deny_purge", .bool(true)),
-            ("allow_direct", .bool(false)), ("allow_rollup_hdrs", .bool(false)),
-            ("metadata", .object(JSONObject([(Self.logName, .string("\(id)"))]))),
-        ])
+        guard mayMake else { return nil }
         do throws(NatsError) {
-            _ = try jet.ask("STREAM.CREATE.\(names.stream)", .object(config))
+            _ = try jet.ask("STREAM.CREATE.\(names.stream)", .object(wanted.made(names, ClusterLogID.random())))
         } catch {
             // Another node may just have made it.
             if let known = try find(jet, names) { return known }
             throw error
         }
-        Log.shared.info("made the cluster's stream", [.stream(names.stream), .count(UInt64(replicas))])
+        Log.shared.info("made the cluster's stream", [.stream(names.stream), .count(UInt64(wanted.replicas))])
         return try read(jet, names)
     }
 
     /// Opens the stream; nil if there is none.
-    private static func find(_ jet: JetStream, _ names: ClusterNames) throws(NatsError) -> ClusterStream? {
+    static func find(_ jet: JetStream, _ names: ClusterNames) throws(NatsError) -> ClusterStream? {
         do throws(NatsError) {
             return try read(jet, names)
         } catch {
@@ -55,26 +47,53 @@ struct ClusterStream {
         }
     }
 
-    private static let logName = "tidewire.log"
-
     private static func read(_ jet: JetStream, _ names: ClusterNames) throws(NatsError) -> ClusterStream {
         let answer = try jet.ask("STREAM.INFO.\(names.stream)")
         let state = answer["state"]?.object
-        let told = answer["config"]?.object?["metadata"]?.object?[logName]?.string
+        let config = answer["config"]?.object ?? JSONObject()
+        let told = config["metadata"]?.object?[StreamConfiguration.logName]?.string
         guard let id = told.flatMap({ ClusterLogID($0) }) else {
-            throw NatsError(
-                operation: "open the stream \(names.stream)",
-                message:
-                    "it was not made by a hub (its metadata has no \(logName)): remove it, or use another project name")
+            throw unfit(names, "it was not made by a hub (its metadata has no \(StreamConfiguration.logName))")
         }
+        if let fault = StreamConfiguration.fault(of: config) { throw unfit(names, fault) }
         return ClusterStream(
             log: id, first: UInt64(max(0, state?["first_seq"]?.integer ?? 0)),
-            last: UInt64(max(0, state?["last_seq"]?.integer ?? 0)))
+            last: UInt64(max(0, state?["last_seq"]?.integer ?? 0)), config: config)
+    }
+
+    private static func unfit(_ names: ClusterNames, _ fault: String) -> NatsError {
+        NatsError(
+            operation: "open the stream \(names.stream)",
+            message: "\(fault): remove it (nats stream rm \(names.stream)), or use another project name")
     }
 
     /// Reads where the stream ends now. The answer may be old: only an append that the stream accepts is certain.
     mutating func look(_ jet: JetStream, _ names: ClusterNames) throws(NatsError) {
         let now = try Self.read(jet, names)
         (first, last) = (now.first, now.last)
+    }
+
+    /// Changes the stream's configuration at the servers to what the settings want. If the servers refuse, the stream
+    /// keeps its own, and the log says so.
+    func fit(_ jet: JetStream, _ names: ClusterNames, _ wanted: StreamConfiguration) {
+        guard let (updated, changes) = wanted.update(of: config, names) else { return }
+        let fields: [LogField] = [.stream(names.stream), .reason(changes.joined(separator: ", "))]
+        do throws(NatsError) {
+            _ = try jet.ask("STREAM.UPDATE.\(names.stream)", .object(updated), timeout: .seconds(10))
+        } catch {
+            return Log.shared.error(
+                "cannot change the cluster's stream to fit the settings: it stays as it is",
+                fields + [
+                    .error("\(error)"),
+                    .hint(
+                        "retention_age, retention_size and cluster_replicas decide this; they must fit the NATS servers"
+                    ),
+                ])
+        }
+        if wanted.isFewerReplicas(than: config) {
+            Log.shared.warning("changed the cluster's stream to fit the settings: fewer servers store it", fields)
+        } else {
+            Log.shared.info("changed the cluster's stream to fit the settings", fields)
+        }
     }
 }

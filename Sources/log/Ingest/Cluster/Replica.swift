@@ -42,6 +42,7 @@ final class Replica {
 
     /// Error of a log that is not the one of the stream.
     struct Diverged: Error {
+        var kind = ClusterRefusal.logAhead
         var words: String
     }
 
@@ -150,7 +151,8 @@ final class Replica {
                     words: "the log stands at \(place), and the stream goes on at offset \(head.offset)")
             }
         } else if !log.has(epoch: head.epoch) {
-            throw Diverged(words: "the log does not have the epoch \(Hex.text(head.epoch)) of the stream")
+            throw Diverged(
+                kind: .otherStream, words: "the log does not have the epoch \(Hex.text(head.epoch)) of the stream")
         }
     }
 

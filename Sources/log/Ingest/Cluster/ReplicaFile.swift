@@ -65,3 +65,45 @@ struct ReplicaFile {
         try directory.replace(Self.name, with: text.bytes)
     }
 }
+
+extension ReplicaFile.Content {
+    /// Returns the place of the stream up to which the log has everything. Throws if the stream cannot continue the log.
+    ///
+    /// - Parameters:
+    ///   - hasLog: true if the node's log has begun.
+    ///   - stream: the stream; nil if the servers have none.
+    func place(hasLog: Bool, in stream: ClusterStream?) throws(Replica.Diverged) -> (StreamMark, StreamEnd) {
+        guard let stream else {
+            throw Replica.Diverged(
+                kind: .streamMissing, words: "it follows a stream, and the servers have no stream for this project")
+        }
+        let start = StreamMark(
+            log: stream.log, sequence: max(1, stream.first) - 1, chain: stream.first <= 1 ? ClusterChain() : nil)
+        switch self {
+        case .none where !hasLog || stream.last == 0: return (start, .unknown)
+        case .none:
+            throw Replica.Diverged(
+                kind: .otherLog, words: "the log was begun before this node belonged to the cluster")
+        // The log itself says what it has: reading begins again at the stream's start.
+        case .damaged: return (start, .unknown)
+        // A log that has not begun has nothing to lose.
+        case .whole(let mark, _) where !hasLog && mark.log != stream.log: return (start, .unknown)
+        case .whole(let mark, _) where mark.log != stream.log:
+            throw Replica.Diverged(
+                kind: .otherStream, words: "it belongs to log \(mark.log), the stream to log \(stream.log)")
+        case .whole(let mark, _) where mark.sequence > stream.last:
+            throw Replica.Diverged(
+                words: "it has message \(mark.sequence), and the stream ends at message \(stream.last)")
+        case .whole(let mark, _) where mark.sequence + 1 < stream.first:
+            throw Replica.Diverged(
+                kind: .olderThanStream,
+                words:
+                    "it has everything up to message \(mark.sequence), and the stream begins at message \(stream.first)"
+            )
+        case .whole(let mark, let end): return (mark, end)
+        }
+    }
+
+    /// True if a node with this file may make the stream if it is missing: its log follows none.
+    func mayMakeStream(hasLog: Bool) -> Bool { !hasLog || self == .none }
+}

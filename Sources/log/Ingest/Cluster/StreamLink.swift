@@ -54,6 +54,7 @@ final class StreamLink: StreamWriter {
     let jet: JetStream
     let names: ClusterNames
     private let node: String
+    private let metrics: ProjectMetrics
     private var pending: [Pending] = []
     private var sentAt: UInt64 = 0
     private var refusal: String?
@@ -61,6 +62,15 @@ final class StreamLink: StreamWriter {
     /// Last sign of life of a node that holds the slot.
     private(set) var heard: NodePulse?
     private let pulses: NatsSubscription
+    /// Health of the stream, as the servers last told it; nil before that.
+    private(set) var health: ClusterStatus.StreamHealth?
+    private var askedAt: UInt64 = 0
+    /// True while the node reads the stream. A feeder knows what it appends.
+    var isReading = true
+    /// Sequence of the last message that a feeder was heard to have.
+    private(set) var known: UInt64 = 0
+    /// Feeder that was heard last, with its tenure.
+    private var feeder: (tenure: UInt64, node: String) = (0, "")
 
     /// Sign of life that this node last gave.
     private struct Told {
@@ -73,8 +83,11 @@ final class StreamLink: StreamWriter {
     /// Minimum interval between two signs of life that say something new, and maximum between any two.
     private static let quick: UInt64 = 5_000_000
     private static let slow: UInt64 = 900_000_000
+    /// Interval at which the servers are asked about the stream.
+    private static let healthInterval: UInt64 = 5_000_000_000
 
-    init(_ jet: JetStream, _ names: ClusterNames, node: String) throws(NatsError) {
+    init(_ jet: JetStream, _ names: ClusterNames, node: String, metrics: ProjectMetrics) throws(NatsError) {
+        self.metrics = metrics
         self.jet = jet
         self.names = names
         self.node = node
@@ -119,13 +132,13 @@ final class StreamLink: StreamWriter {
     func settle(within nanoseconds: UInt64) -> StreamOutcome {
         let deadline = Clock.monotonicNanoseconds() + nanoseconds
         while true {
-            let (letters, _) = jet.take()
-            for letter in letters { take(letter) }
+            collect()
             if let refusal {
                 giveUp()
                 return .lost(refusal)
             }
             if pending.allSatisfy(\.isStored) {
+                metrics.clusterAcknowledgementSeconds.record(Clock.monotonicNanoseconds() - sentAt)
                 let stored = pending.map { StoredMessage(sequence: $0.sequence, bytes: $0.bytes) }
                 giveUp()
                 return .stored(stored)
@@ -140,9 +153,11 @@ final class StreamLink: StreamWriter {
         }
     }
 
-    /// Takes the letters that have arrived.
+    /// Takes the letters that have arrived. Messages of the stream are kept for its reader: a candidate may lose to
+    /// another node, and then reads on.
     private func collect() {
-        for letter in jet.take().letters { take(letter) }
+        let others = jet.take().letters.filter { !take($0) }
+        if isReading { jet.keep(others) }
     }
 
     /// Takes a letter that is no message of the stream. Returns false for another letter.
@@ -152,7 +167,12 @@ final class StreamLink: StreamWriter {
             hear(letter)
             return true
         }
-        guard let reply = jet.reply(letter.subject), reply.kind == "put" else { return false }
+        guard let reply = jet.reply(letter.subject) else { return false }
+        if reply.kind == "info" {
+            health = ClusterStatus.StreamHealth(letter.payload) ?? health
+            return true
+        }
+        guard reply.kind == "put" else { return false }
         guard let place = pending.firstIndex(where: { $0.number == reply.number }) else { return true }
         switch StreamAnswer(letter) {
         case .stored(pending[place].sequence): pending[place].isStored = true
@@ -182,6 +202,8 @@ final class StreamLink: StreamWriter {
             return
         }
         if pulse.tenure >= heard?.tenure ?? 0 { heard = pulse }
+        known = max(known, pulse.sequence)
+        feeder = (pulse.tenure, pulse.node)
     }
 
     /// Takes the last sign of life of a feeder.
@@ -189,6 +211,17 @@ final class StreamLink: StreamWriter {
         defer { heard = nil }
         return heard
     }
+
+    /// Asks the servers about the stream from time to time. The answer comes as a letter.
+    func askForHealth(now: UInt64) {
+        guard askedAt == 0 || now > askedAt + Self.healthInterval else { return }
+        askedAt = now
+        try? jet.connection.publish(
+            [UInt8]().rawBytes, to: "$JS.API.STREAM.INFO.\(names.stream)", reply: jet.replySubject("info"))
+    }
+
+    /// Name of the feeder of a tenure; nil if it was not heard.
+    func feeder(of tenure: UInt64) -> String? { feeder.tenure == tenure ? feeder.node : nil }
 
     func rival(of tenure: UInt64) -> String? {
         collect()
@@ -234,5 +267,24 @@ struct NodePulse: Sendable, Equatable {
             let covered = LSN(words[3])
         else { return nil }
         self.init(node: String(words[4]), tenure: tenure, sequence: sequence, covered: covered)
+    }
+}
+
+extension ClusterStatus.StreamHealth {
+    /// Reads the servers' answer about a stream; nil if it is a refusal or no such answer.
+    init?(_ answer: [UInt8]) {
+        guard let members = try? JSONValue.parse(answer, maximumDepth: 16).object,
+            let state = members["state"]?.object
+        else { return nil }
+        func number(_ name: String) -> UInt64 { UInt64(max(0, state[name]?.integer ?? 0)) }
+        (first, last, bytes) = (number("first_seq"), number("last_seq"), number("bytes"))
+        let cluster = members["cluster"]?.object
+        leader = cluster?["leader"]?.string.flatMap { $0.isEmpty ? nil : $0 }
+        replicas = (cluster?["replicas"]?.array ?? []).compactMap { value in
+            guard let replica = value.object, let name = replica["name"]?.string else { return nil }
+            return Replica(
+                server: name, isCurrent: replica["current"]?.bool ?? false,
+                isOffline: replica["offline"]?.bool ?? false)
+        }
     }
 }

@@ -21,6 +21,10 @@ final class StreamSink: TransactionSink {
     private let link: any StreamWriter
     private let tenure: UInt64
     private let pause: StreamPause
+    /// True if the node is to give the slot up.
+    private let isGivenUp: () -> Bool
+    /// Called from time to time while the node holds the slot.
+    private let watch: (_ now: UInt64) -> Void
     private var batch = BatchBuilder()
     /// Position behind everything that was accepted; nil if the log has all of it.
     private var accepted: LSN?
@@ -40,7 +44,12 @@ final class StreamSink: TransactionSink {
     /// Time without a stream from PostgreSQL after which the node gives the slot up, so that another tries.
     static let patience: UInt64 = 10_000_000_000
 
-    init(_ replica: Replica, _ link: any StreamWriter, tenure: UInt64, pause: StreamPause) {
+    init(
+        _ replica: Replica, _ link: any StreamWriter, tenure: UInt64, pause: StreamPause,
+        isGivenUp: @escaping () -> Bool = { false }, watch: @escaping (_ now: UInt64) -> Void = { _ in }
+    ) {
+        self.isGivenUp = isGivenUp
+        self.watch = watch
         self.replica = replica
         self.link = link
         self.tenure = tenure
@@ -62,7 +71,7 @@ final class StreamSink: TransactionSink {
     func isBeginning(with slot: String) -> Bool { log.isBeginning(with: slot) }
 
     var isOver: Bool {
-        loss != nil || !pause.isOn && Clock.monotonicNanoseconds() > streamedAt + Self.patience
+        loss != nil || isGivenUp() || !pause.isOn && Clock.monotonicNanoseconds() > streamedAt + Self.patience
     }
 
     func covered(_ position: LSN) {
@@ -74,6 +83,7 @@ final class StreamSink: TransactionSink {
 
     private func tell(_ position: LSN, _ now: UInt64) {
         guard loss == nil else { return }
+        watch(now)
         link.pulse(tenure: tenure, sequence: replica.reader.mark.sequence, covered: position, now: now)
         if let other = link.rival(of: tenure) { loss = "node \(other) holds the slot" }
     }

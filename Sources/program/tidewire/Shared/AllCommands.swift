@@ -28,6 +28,7 @@ let allCommands: [any Command] = [
     DoctorCommand(),
     DatabaseCommand(),
     SlotCommand(),
+    ClusterCommand(),
     ConfigCommand(),
     BenchCommand(),
     CompletionsCommand(),
