@@ -19,8 +19,19 @@ extension Predicate {
         of(values, nil) { filterVerdict(on: $0) }
     }
 
+    /// Returns the verdict of the filter alone on a change from one row to another.
+    func filterVerdict(_ values: [TestValue], before: [TestValue], _ oldRow: RowImage.OldRow) -> Verdict {
+        of(values + before, nil, oldRow) { filterVerdict(on: $0) }
+    }
+
+    /// Returns the verdict on a change from one row to another.
+    func verdict(_ values: [TestValue], before: [TestValue], _ oldRow: RowImage.OldRow) -> Verdict {
+        of(values + before, nil, oldRow) { verdict(on: $0) }
+    }
+
     private func of(
-        _ values: [TestValue], _ moment: Int64?, _ verdict: (borrowing RowImage) -> Verdict
+        _ values: [TestValue], _ moment: Int64?, _ oldRow: RowImage.OldRow = .none,
+        _ verdict: (borrowing RowImage) -> Verdict
     ) -> Verdict {
         var bytes: [UInt8] = []
         var places: [ColumnPlace] = []
@@ -35,7 +46,7 @@ extension Predicate {
                 bytes += utf8
             }
         }
-        let row = RowImage(bytes: bytes.span.bytes, places: places.span, moment: moment)
+        let row = RowImage(bytes: bytes.span.bytes, places: places.span, moment: moment, oldRow: oldRow)
         return verdict(row)
     }
 

@@ -30,6 +30,9 @@ struct PlacedBindings: ~Copyable {
         needs = skipsSegments ? SegmentNeeds() : nil
     }
 
+    /// Number of bindings whose filters read the row before the change.
+    var oldRowReaders = 0
+
     /// True if some client asked for departures: a delete message for rows that leave its view.
     var wantDepartures: Bool { leavingRows.count > 0 }
 

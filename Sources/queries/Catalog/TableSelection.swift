@@ -12,6 +12,8 @@ public struct TableSelection: Sendable {
         case noPrimaryKey
         /// The filter is not valid for the table any more.
         case otherTable
+        /// The filter reads the row before a change, so it selects events and not rows.
+        case onlyEvents
     }
 
     public let table: CatalogTable
@@ -40,6 +42,7 @@ public struct TableSelection: Sendable {
             return
         }
         guard let check = TableSelection.check(filter, binding.table, text) else { throw .otherTable }
+        guard check.oldSlots.isEmpty else { throw .onlyEvents }
         let made = check.condition { TableSelection.column($0, of: binding.table) }
         (condition, constants) = (made.sql, made.constants)
     }

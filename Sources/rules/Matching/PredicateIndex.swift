@@ -65,7 +65,7 @@ public struct PredicateIndex: ~Copyable {
     /// caller must still remove them.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
-        precondition(columns.count < UInt16.max, "more columns than a slot can number")
+        precondition(2 * columns.count < UInt16.max, "more columns than a slot can number")
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
@@ -97,6 +97,10 @@ public struct PredicateIndex: ~Copyable {
         table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32, account: UInt32? = nil
     ) -> Handle {
         guard let table = tables[oid] else { preconditionFailure("a table is declared before it is subscribed to") }
+        let columnCount = store.tables[Int(table)].use.columnCount
+        precondition(
+            predicate.oldRowStart.map { $0 == columnCount && judged == .new } ?? true,
+            "a filter on what changed is of its own table, and reads the row after the change too")
         let wish = Wish(table: table, operations: operations, predicate: predicate)
         return Handle(number: store.add(member, wish, account: account ?? .none))
     }
@@ -221,7 +225,8 @@ public struct PredicateIndex: ~Copyable {
         _ batch: borrowing Batch, _ matches: inout MatchBatch
     ) throws(ByteError) {
         try reader.read(judged, change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
-        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
+        let image = RowImage(
+            bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation))
         store.addAll(subject, lookups, of: batch, image, into: &matches)
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
@@ -331,7 +336,8 @@ public struct PredicateIndex: ~Copyable {
     ) throws(ByteError) -> Verdict {
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         return predicate.filterVerdict(
-            on: RowImage(bytes: change.images, places: reader.places.span, moment: moment))
+            on: RowImage(
+                bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation)))
     }
 
     private static func verdict(
@@ -341,7 +347,8 @@ public struct PredicateIndex: ~Copyable {
     ) throws(ByteError) -> Verdict {
         for slot in predicate.slots where !store.tables[Int(table)].use.isUsed(slot) { return .ask }
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
-        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
+        let image = RowImage(
+            bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation))
         return predicate.verdict(on: image)
     }
 
@@ -351,4 +358,15 @@ public struct PredicateIndex: ~Copyable {
     /// True if the subscriptions of the node have a filter.
     public func hasFilter(_ node: MatchedNode) -> Bool { store.predicate(of: node.number)?.hasFilter ?? true }
 
+}
+
+extension RowImage.OldRow {
+    /// Returns what a change with this operation has of the row before it.
+    fileprivate static func of(_ operation: Operation) -> RowImage.OldRow {
+        switch operation {
+        case .update: .known
+        case .delete: .deleted
+        case .insert, .truncate, .message: .none
+        }
+    }
 }

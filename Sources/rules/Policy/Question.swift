@@ -17,7 +17,8 @@ public struct Question: Sendable, Hashable {
 
 extension FilterCheck {
     /// Returns the filter as an SQL condition on the table. The filter's values are the parameters `$1` and so on, as
-    /// texts in any form. `column` returns the SQL of a column.
+    /// texts in any form. `column` returns the SQL of a column. The filter may not read the row before a change
+    /// (`oldSlots`).
     public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
         QuestionWriter.condition(self, columns: columns.indices.map(column))
     }
@@ -57,7 +58,10 @@ struct QuestionWriter {
 
     private mutating func expression(_ node: CheckedNode) -> String {
         switch node {
-        case .test(let test): return condition(test)
+        case .test(let test):
+            precondition(!test.isOld, "PostgreSQL is not asked about rows before a change")
+            return condition(test)
+        case .changed: preconditionFailure("PostgreSQL is not asked what a change has changed")
         case .all(let parts): return joined(parts, " AND ")
         case .any(let parts): return joined(parts, " OR ")
         case .not(let part): return "(NOT " + expression(part) + ")"

@@ -27,6 +27,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case deletesHidden = "DeletesHidden"
     case movesFromLog = "MovesFromLog"
     case movesHidden = "MovesHidden"
+    case oldRowsFromLog = "OldRowsFromLog"
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"

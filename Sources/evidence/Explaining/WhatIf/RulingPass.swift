@@ -286,6 +286,8 @@ struct RulingPass: ~Copyable {
         guard target.part == nil else { return nil }
         let pair = ruling.pairs[target.pair]
         if keepsUnknown, pair.blindness == .filters { return .filters }
+        // PostgreSQL is not asked about the row before a change, and the filter depends on who may see that row.
+        if target.binding?.readsOldRow == true { return .columns }
         guard let passes = try passesFilter(target, change) else { return .filters }
         guard passes else { return nil }
         guard let policy = target.judged else { return .columns }

@@ -191,7 +191,7 @@ extension Follower {
         for (request, outcome) in zip(requests, outcomes) {
             switch outcome {
             case .tables(let tables):
-                if let refusal = refusal(of: tables, request.request) {
+                if let refusal = refusal(of: tables, policies, request.request) {
                     replace([], request.binding, channel)
                     note(.failed([refusal]), request.binding, channel)
                     continue
