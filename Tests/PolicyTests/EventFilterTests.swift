@@ -106,11 +106,11 @@ import Testing
         ),
         (
             "old.t=match.a",
-            "a filter with `changed` or `old.` has no conditions that only PostgreSQL can decide, such as match on column t of type text"
+            "a filter with `changed`, `old.` or `now` has no conditions that only PostgreSQL can decide, such as match on column t of type text"
         ),
         (
             "changed=n,t=gt.a",
-            "a filter with `changed` or `old.` has no conditions that only PostgreSQL can decide, such as gt on column t of type text"
+            "a filter with `changed`, `old.` or `now` has no conditions that only PostgreSQL can decide, such as gt on column t of type text"
         ),
     ]
 

@@ -13,9 +13,12 @@ struct ExplainedRow {
 
     /// Commit time, in microseconds since 1970.
     private let moment: Int64
+    /// Commit time of the change, in microseconds since 1970; nil if it has none.
+    private let committed: Int64?
 
     init(_ change: RecordedChange, isOld: Bool, of table: CatalogTable, atThatTime: Bool) {
         moment = (atThatTime ? change.time : nil) ?? Clock.unixMicroseconds()
+        committed = change.time
         // Policies and filters evaluate the unmasked values. No output shows one of them.
         let change = change.whole
         let relation = change.relation?.relation
@@ -60,7 +63,8 @@ struct ExplainedRow {
         assert(places.count == values.count * (before == nil ? 1 : 2), "each slot of the table has a place")
         // SAFETY: any byte is a valid UInt8, and both arrays outlive the image.
         let image = RowImage(
-            bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(moment), oldRow: oldRow)
+            bytes: unsafe bytes.span.bytes, places: places.span, moment: PostgresMoment.of(moment),
+            committed: committed.map(PostgresMoment.of), oldRow: oldRow)
         return body(image)
     }
 }

@@ -87,12 +87,13 @@ public struct ChangeRouter: ~Copyable {
 
     // MARK: A change
 
-    /// Matches the next group of the part's changes with bindings. `now` is in Unix microseconds.
+    /// Matches the next group of the part's changes with bindings. `now` and the time of the commit are in
+    /// Unix microseconds.
     @_lifetime(part: copy part)
     mutating func match(
-        _ part: inout TransactionPart, at now: Int64
+        _ part: inout TransactionPart, at now: Int64, committed: Int64
     ) throws(ByteError) -> PredicateIndex.Outcome {
-        bindings.beginMoment(now)
+        bindings.beginMoment(now, committed: committed)
         return try matches.match(&part, &bindings, &losses.skipped)
     }
 

@@ -83,4 +83,8 @@ public struct TableBinding: Sendable {
 
     /// True if the filter reads the row before the change, so that it selects events and not rows.
     public var readsOldRow: Bool { predicate?.readsOldRow ?? false }
+
+    /// True if the filter compares a column with the time of the commit, so that rows begin and cease to match as time
+    /// passes.
+    public var readsClock: Bool { predicate?.readsClock ?? false }
 }

@@ -243,6 +243,15 @@ public enum BindingMessages {
                 + "decide which rows of \(table.quotedName) the role may see (tidewire doctor names the policy)")
     }
 
+    /// Returns the warning that `moves` does not report rows which cease to match a filter because time passes.
+    public static func rowsAge(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .rowsAge,
+            "Rows of \(table.quotedName) enter and leave a filter with `now` as time passes, and the server reports only what "
+                + "changes of rows do: remove a row at the time at which the filter ceases to hold, and fetch rows that "
+                + "come by time")
+    }
+
     /// Returns the warning that the option `moves` has no effect on a filter on what changed.
     public static func eventsDoNotMove(_ table: CatalogTable) -> ClientText {
         ClientText(

@@ -38,6 +38,8 @@ public struct PredicateIndex: ~Copyable {
 
     /// Value of `now()` for evaluating predicates, in microseconds since 2000-01-01 UTC.
     public var moment: Int64?
+    /// Time of the commit of the changes that are evaluated, in microseconds since 2000-01-01 UTC.
+    public var committed: Int64?
     var store: NodeStore
     private let judged: Judged
     private var relations: RelationBook
@@ -210,7 +212,8 @@ public struct PredicateIndex: ~Copyable {
             while lookup < batch.lookups.count, batch.lookups[lookup].change == index { lookup += 1 }
             if subject.needsImage, let change {
                 try Self.judge(
-                    subject, first..<lookup, change, judged, moment, relations, &store, &reader, batch, &matches)
+                    subject, first..<lookup, change, judged, moment, committed, relations, &store, &reader, batch,
+                    &matches)
             } else if subject.table != .none {
                 store.addSettled(subject, first..<lookup, of: batch, into: &matches)
             }
@@ -221,12 +224,14 @@ public struct PredicateIndex: ~Copyable {
 
     private static func judge(
         _ subject: Subject, _ lookups: Range<Int>, _ change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        _ committed: Int64?,
         _ relations: borrowing RelationBook, _ store: inout NodeStore, _ reader: inout ImageReader,
         _ batch: borrowing Batch, _ matches: inout MatchBatch
     ) throws(ByteError) {
         try reader.read(judged, change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
         let image = RowImage(
-            bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation))
+            bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+            oldRow: .of(change.operation))
         store.addAll(subject, lookups, of: batch, image, into: &matches)
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
@@ -316,7 +321,8 @@ public struct PredicateIndex: ~Copyable {
             return .ask
         }
         Self.plan(&relations.maps[Int(relation)], table, store)
-        return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+        return try Self.verdict(
+            of: predicate, on: change, judged, moment, committed, relations, relation, store, table, &reader)
     }
 
     /// Returns the verdict of a node's filter, without its policy, on the row that the index evaluates.
@@ -326,29 +332,31 @@ public struct PredicateIndex: ~Copyable {
         else { return .ask }
         Self.plan(&relations.maps[Int(relation)], table, store)
         return try Self.filterVerdict(
-            of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+            of: predicate, on: change, judged, moment, committed, relations, relation, store, table, &reader)
     }
 
     private static func filterVerdict(
-        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?, _ committed: Int64?,
         _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
         _ reader: inout ImageReader
     ) throws(ByteError) -> Verdict {
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         return predicate.filterVerdict(
             on: RowImage(
-                bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation)))
+                bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+                oldRow: .of(change.operation)))
     }
 
     private static func verdict(
-        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?, _ committed: Int64?,
         _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
         _ reader: inout ImageReader
     ) throws(ByteError) -> Verdict {
         for slot in predicate.slots where !store.tables[Int(table)].use.isUsed(slot) { return .ask }
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         let image = RowImage(
-            bytes: change.images, places: reader.places.span, moment: moment, oldRow: .of(change.operation))
+            bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+            oldRow: .of(change.operation))
         return predicate.verdict(on: image)
     }
 

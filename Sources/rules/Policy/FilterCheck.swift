@@ -98,6 +98,9 @@ public struct FilterCheck: Sendable {
     let columns: [ColumnFacts]
     let settings: Settings
     private(set) var root: CheckedNode = .all([])
+    /// True if the filter compares a column with a time relative to the commit of the change (`now-10min`). Rows then
+    /// begin and cease to match as time passes.
+    public private(set) var readsClock = false
 
     public init(_ filter: Filter, columns: [ColumnFacts], settings: Settings) throws(FilterRefusal) {
         self.columns = columns
@@ -156,6 +159,8 @@ enum CheckedValue: Sendable {
     case ready([[UInt8]?])
     /// Literal that PostgreSQL must convert, as an index in `FilterCheck.literals`.
     case literal(Int)
+    /// Time relative to the commit of the change, in microseconds.
+    case relative(Int64)
 }
 
 /// Words that may follow the operator `is`.
@@ -239,12 +244,26 @@ extension FilterCheck {
         case .in: return try list(condition, column.type)
         case .like, .ilike, .match, .imatch: return try pattern(condition, column)
         case .eq, .neq, .lt, .lte, .gt, .gte, .isdistinct:
+            if let offset = try relativeTime(condition, column) {
+                readsClock = true
+                return .relative(offset)
+            }
             switch try CanonicalText.of(condition.value, column.type) {
             case .ready(let bytes) where isSure(of: bytes): return .ready([bytes])
             case .ready, .ask: return ask(condition, column)
             }
         case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: return ask(condition, column)
         }
+    }
+
+    /// Returns the offset of a relative time in microseconds; nil if the value is none.
+    private func relativeTime(_ condition: FilterCondition, _ column: ColumnFacts) throws(FilterRefusal) -> Int64? {
+        switch condition.comparison {
+        case .lt, .lte, .gt, .gte: break
+        default: return nil
+        }
+        guard RelativeTime.fits(column.type) else { return nil }
+        return try RelativeTime.offset(condition.value)
     }
 
     /// True if the database's encoding certainly has all characters of the text. PostgreSQL refuses a text that it

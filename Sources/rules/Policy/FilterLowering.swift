@@ -37,13 +37,14 @@ struct FilterLowering {
         return nodes
     }
 
-    /// Throws a refusal if the filter reads the row before the change, and only PostgreSQL can decide this condition.
-    /// PostgreSQL would have to get values of an old row that the subscriber perhaps may not see.
+    /// Throws a refusal if the filter reads the row before the change or the time of its commit, and only PostgreSQL can
+    /// decide this condition. PostgreSQL would have to get values of an old row that the subscriber perhaps may not see,
+    /// and it does not know the time of the commit.
     private func checkIsDecidable(_ node: PredicateNode, _ test: CheckedTest) throws(FilterRefusal) {
-        guard !check.oldSlots.isEmpty, node.mayAsk else { return }
+        guard !check.oldSlots.isEmpty || check.readsClock, node.mayAsk else { return }
         let column = check.columns[test.slot]
         throw .raised(
-            "a filter with `changed` or `old.` has no conditions that only PostgreSQL can decide, such as "
+            "a filter with `changed`, `old.` or `now` has no conditions that only PostgreSQL can decide, such as "
                 + "\(test.comparison.rawValue) on column \(column.name) of type \(column.type.name)")
     }
 
@@ -52,6 +53,10 @@ struct FilterLowering {
         switch test.value {
         case .word(let word): return Self.condition(test.slot, word)
         case .ready(let elements): return condition(test, elements)
+        case .relative(let offset):
+            guard case .test(var relative)? = condition(test, [Array(String(offset).utf8)]) else { return nil }
+            relative.isRelative = true
+            return .test(relative)
         case .literal(let index):
             let text = Array(canonical[index].utf8)
             guard test.comparison == .in else { return condition(test, [text]) }

@@ -57,6 +57,9 @@ extension Predicate {
         let labels = test.comparator.firstLabel + test.comparator.labelCount
         precondition(test.comparator.labelCount == 0 || labels <= constants.count, "labels that are not there")
         precondition(test.operation == .isIn || !test.hasNull, "a NULL in what is no list")
+        precondition(
+            !test.isRelative || [.date, .timestamp].contains(test.comparator.kind) && !test.comparator.isArray,
+            "a time for what is none")
         switch test.operation {
         case .isNull, .isTrue, .isFalse, .ask, .askOfValue, .askWhetherDistinct, .changed:
             precondition(range.isEmpty, "a constant that nothing is held against")

@@ -47,6 +47,10 @@ public struct Predicate: Sendable, Hashable {
     /// about events, not about a set of rows.
     public var readsOldRow: Bool { oldRowStart != nil }
 
+    /// True if the filter compares a column with the time of the commit (`created_at=gt.now-10min`). Rows then begin and
+    /// cease to match as time passes.
+    public var readsClock: Bool { tests.contains { $0.isRelative } }
+
     /// Slots of the columns that the predicate reads of the row before the change.
     public var oldColumns: [Int] {
         guard let oldRowStart else { return [] }
@@ -82,7 +86,8 @@ public struct Predicate: Sendable, Hashable {
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
         let node = try FilterLowering.node(check, canonical)
         let isOfEvents = !check.oldSlots.isEmpty
-        let question = node.alwaysTells || isOfEvents ? nil : QuestionWriter.question(check, canonical)
+        let question =
+            node.alwaysTells || isOfEvents || check.readsClock ? nil : QuestionWriter.question(check, canonical)
         self.init(
             node, .filter(question, oldRowStart: isOfEvents ? check.columns.count : nil),
             maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
@@ -196,6 +201,8 @@ public struct Predicate: Sendable, Hashable {
         var oldSlot: Int32
         var operation: Operation
         var isNegated: Bool
+        /// True if the constant is the number of microseconds from the commit of the change to the time that is meant.
+        var isRelative: Bool
         /// True if the list of an `in` contains NULL. The result is then unknown if no element matches.
         var hasNull: Bool
         var comparator: Comparator
@@ -354,7 +361,11 @@ extension Predicate {
         case .equal: return Truth(test.comparator.equal(text, constants[test.firstConstant]))
         case .isDistinct: return Truth(test.comparator.equal(text, constants[test.firstConstant])).negated
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
-            guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
+            let order =
+                test.isRelative
+                ? RelativeTime.order(text, constants[test.firstConstant], test.comparator, row.committed)
+                : test.comparator.order(text, constants[test.firstConstant], constants)
+            guard let order else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
         case .hasElement: return ArrayText.has(text, constants[test.firstConstant], by: test.comparator)
         case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII:

@@ -7,6 +7,8 @@ struct PredicateTest: Sendable, Hashable {
     var oldSlot: Int?
     var operation: Predicate.Test.Operation
     var isNegated = false
+    /// True if the constant is the number of microseconds from the commit of the change to the time that is meant.
+    var isRelative = false
     /// True if the list of an `in` contains NULL.
     var hasNull = false
     var comparator: Comparator

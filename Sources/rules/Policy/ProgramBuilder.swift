@@ -47,7 +47,7 @@ struct ProgramBuilder {
         tests.append(
             Predicate.Test(
                 slot: Int32(test.slot), oldSlot: Int32(test.oldSlot ?? -1), operation: test.operation,
-                isNegated: test.isNegated, hasNull: test.hasNull,
+                isNegated: test.isNegated, isRelative: test.isRelative, hasNull: test.hasNull,
                 comparator: comparator, firstConstant: first, constantCount: Int32(test.constants.count)))
     }
 

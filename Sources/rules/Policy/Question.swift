@@ -91,6 +91,9 @@ struct QuestionWriter {
             guard let value = elements.first ?? nil else { preconditionFailure("a condition without a value") }
             return holding(column, test.comparison, String(decoding: value, as: UTF8.self), type)
         case .literal(let index): return holding(column, test.comparison, canonical[index], type)
+        case .relative(let offset):
+            precondition(columns != nil, "PostgreSQL is not asked about the time of a commit that it does not know")
+            return holding(column, test.comparison, fromNow: offset, type)
         }
     }
 
@@ -104,6 +107,18 @@ struct QuestionWriter {
         assert(comparison != .in && comparison != .is, "a list or a word, and no value")
         let operand = SQLType.operand(of: comparison, on: type)
         return "\(column) \(SQLType.symbol(comparison)) CAST(\(parameter(value)) AS \(operand))"
+    }
+
+    /// Returns the comparison of a column with a time relative to the query.
+    private mutating func holding(
+        _ column: String, _ comparison: FilterOperator, fromNow microseconds: Int64, _ type: TypeFacts
+    ) -> String {
+        let span = "CAST(\(parameter("\(microseconds) microseconds")) AS pg_catalog.interval)"
+        let symbol = SQLType.symbol(comparison)
+        if type.oid == TypeOID.timestamptz { return "\(column) \(symbol) pg_catalog.now() + \(span)" }
+        // A timestamp without a time zone is taken as UTC, and a date as its beginning in UTC.
+        let moment = "pg_catalog.timezone('UTC', pg_catalog.now() + \(span))"
+        return "CAST(\(column) AS pg_catalog.timestamp) \(symbol) \(moment)"
     }
 
     private mutating func parameter(_ text: String) -> String {

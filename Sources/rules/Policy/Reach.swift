@@ -56,7 +56,7 @@ struct Reach {
     // MARK: Ranges and prefixes
 
     private static func range(_ test: PredicateTest) -> ValueRange? {
-        guard let constant = test.constants.first, test.constants.count == 1 else { return nil }
+        guard let constant = test.constants.first, test.constants.count == 1, !test.isRelative else { return nil }
         switch test.operation {
         case .less, .lessOrEqual: return range(test.testedSlot, test.comparator, constant, isBelow: !test.isNegated)
         case .greater, .greaterOrEqual:

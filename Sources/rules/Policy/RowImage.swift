@@ -46,20 +46,28 @@ public struct RowImage: ~Escapable {
     /// Value of `now()` in microseconds since 2000-01-01 UTC. If nil, PostgreSQL must decide conditions that need it.
     public let moment: Int64?
     public let oldRow: OldRow
+    /// Time of the change's commit in microseconds since 2000-01-01 UTC; nil if it is not known.
+    public let committed: Int64?
 
     /// Creates a row image. `places` has one element for each column slot of the table; its offsets refer to `bytes`.
     @inlinable
     @_lifetime(copy bytes, copy places)
-    public init(bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil, oldRow: OldRow = .none) {
+    public init(
+        bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil, committed: Int64? = nil,
+        oldRow: OldRow = .none
+    ) {
         self.bytes = bytes
         self.places = places
         self.moment = moment
+        self.committed = committed
         self.oldRow = oldRow
     }
 
     /// Returns the image with another row before the change.
     @_lifetime(copy self)
-    func with(oldRow: OldRow) -> RowImage { RowImage(bytes: bytes, places: places, moment: moment, oldRow: oldRow) }
+    func with(oldRow: OldRow) -> RowImage {
+        RowImage(bytes: bytes, places: places, moment: moment, committed: committed, oldRow: oldRow)
+    }
 
     /// Returns the image of the row before the change, whose first column has the slot `start`.
     @_lifetime(copy self)

@@ -109,6 +109,29 @@ extension GatewayPolicies {
             #expect(change.old.isEmpty || change.old.count == 1)
         }
 
+        @Test func `a filter by age is held against the time of the commit`() throws {
+            let stage = try stage(
+                Self.full + "ALTER TABLE orders ADD made timestamptz; GRANT SELECT ON orders TO READER;")
+            let young = try user(1, stage, ["made=gt.now-10min"], more: #","tidewire":{"moves":true}"#)
+            let warning = try young.first { $0.event == "system" && $0.payload["code"] as? String == "RowsAge" }
+            #expect(warning.status == "ok" && warning.said?.contains("as time passes") == true)
+            try stage.run(
+                """
+                INSERT INTO orders (id, made) VALUES (1, now()), (2, now() - interval '9 min'),
+                  (3, now() - interval '11 min'), (4, NULL);
+                UPDATE orders SET made = now() - interval '1 hour' WHERE id = 1;
+                """)
+            #expect(try heard(young, stage, 1) == ["INSERT 1 1", "INSERT 2 1", "DELETE 1 1"])
+            // The existing rows are read by the same rule.
+            let other = try stage.caller()
+            try other.subscribe(
+                "realtime:b", [binding("orders", filter: "made=gt.now-10min")], token: stage.token(of: 1),
+                more: #","tidewire":{"snapshot":true}"#)
+            #expect(try other.change().id == 2)
+            _ = try other.first { $0.event == "system" && $0.payload["code"] as? String == "SnapshotComplete" }
+            #expect(try refusal(stage, "made=gt.now-10m").hasSuffix("with the unit s, min, h or d"))
+        }
+
         // MARK: What is not told
 
         /// Checks that a subscriber who sees a row from now on cannot find out what the row was: two histories that

@@ -190,6 +190,7 @@ struct RulingPass: ~Copyable {
     private mutating func judge(_ payload: RawSpan, _ entry: EventLogEntry, _ window: HistoryWindow) throws {
         var part = try TransactionPart(payload)
         index.moment = PostgresMoment.of(part.info.commitTime)
+        index.committed = index.moment
         time = entry.time
         var offset = entry.offset
         while true {

@@ -199,7 +199,7 @@ extension Follower {
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
                 let moves =
-                    channel.bindings[request.binding].wantsMoves ? tables.compactMap(warning(aboutMovesOf:)) : []
+                    channel.bindings[request.binding].wantsMoves ? tables.flatMap(warnings(aboutMovesOf:)) : []
                 let warnings = warnings(about: tables, policies, request.request.role)
                 note(.subscribed(warnings + moves), request.binding, channel)
             case .failed(let message):

@@ -56,9 +56,15 @@ extension Follower {
         return Array(warnings.prefix(Limits.maximumBindingWarnings))
     }
 
+    /// Returns warnings for a client that asked for departures, about rows that leave without being reported.
+    func warnings(aboutMovesOf binding: TableBinding) -> [ClientText] {
+        let ofTime = binding.readsClock && !binding.readsOldRow ? [BindingMessages.rowsAge(binding.table)] : []
+        return ofTime + (warning(aboutMovesOf: binding).map { [$0] } ?? [])
+    }
+
     /// Returns a warning for a client that asked for departures, if the table's updates do not identify the old row.
     /// Returns nil otherwise.
-    func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
+    private func warning(aboutMovesOf binding: TableBinding) -> ClientText? {
         if binding.readsOldRow { return BindingMessages.eventsDoNotMove(binding.table) }
         guard binding.hearsOfMoves else { return nil }
         let columns = binding.policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []
