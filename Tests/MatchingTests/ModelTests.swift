@@ -113,7 +113,8 @@ private struct Model: ~Copyable {
     struct Subscription {
         var filter: String
         var handle: PredicateIndex.Handle
-        var handleBefore: PredicateIndex.Handle
+        /// Handle in the index for old rows; nil if the filter reads the row before a change itself.
+        var handleBefore: PredicateIndex.Handle?
         var table: UInt32
         var operations: OperationSet
         var asked: Predicate
@@ -154,7 +155,13 @@ private struct Model: ~Copyable {
     mutating func changeSubscriptions() throws {
         for _ in 0..<Int.random(in: 0...30, using: &random) {
             let filter = filter()
-            let asked = try Notes.predicate(filter, random.pick([Notes.facts, Notes.facts, Notes.textual]))
+            let facts = random.pick([Notes.facts, Notes.facts, Notes.textual])
+            // A filter on what changed may not have conditions that only PostgreSQL can decide.
+            let isOfEvents = filter.contains("changed") || filter.contains("old.")
+            guard let asked = isOfEvents ? try? Notes.predicate(filter, facts) : try Notes.predicate(filter, facts)
+            else {
+                continue
+            }
             let policy = try Notes.policy(
                 Int.random(in: 0..<3, using: &random) == 0 ? .constant([0x74], Notes.facts[5].type) : policy(2),
                 asker: random.pick([1, 2]))
@@ -163,7 +170,9 @@ private struct Model: ~Copyable {
             let operations = random.pick(
                 [.all, .all, .insert, .update, .delete, [.insert, .update]] as [OperationSet])
             let handle = index.add(table: table, operations: operations, predicate: predicate, member: next)
-            let handleBefore = before.add(table: table, operations: operations, predicate: predicate, member: next)
+            let handleBefore =
+                predicate.readsOldRow
+                ? nil : before.add(table: table, operations: operations, predicate: predicate, member: next)
             subscriptions[next] = Subscription(
                 filter: filter, handle: handle, handleBefore: handleBefore, table: table, operations: operations,
                 asked: asked, policy: policy, predicate: predicate)
@@ -172,14 +181,14 @@ private struct Model: ~Copyable {
         for member in subscriptions.keys.sorted() where Int.random(in: 0..<8, using: &random) == 0 {
             guard let removed = subscriptions.removeValue(forKey: member) else { continue }
             index.remove(removed.handle)
-            before.remove(removed.handleBefore)
+            if let handle = removed.handleBefore { before.remove(handle) }
         }
     }
 
     mutating func removeAll() {
         for subscription in subscriptions.values {
             index.remove(subscription.handle)
-            before.remove(subscription.handleBefore)
+            if let handle = subscription.handleBefore { before.remove(handle) }
         }
         subscriptions = [:]
     }
@@ -209,8 +218,7 @@ private struct Model: ~Copyable {
     /// Returns the expected matches. Evaluates every predicate on the row that the test knows.
     private func scan(_ change: RowChange, before: Bool = false) -> Met {
         var bytes: [UInt8] = []
-        let places = Notes.names.map { name in
-            let cell = before ? cellBefore(name, of: change) : cell(name, of: change)
+        func place(_ cell: Cell?) -> ColumnPlace {
             guard case .text(let text)? = cell else {
                 return cell == .null ? ColumnPlace(kind: .null, start: 0, length: 0) : .absent
             }
@@ -218,12 +226,26 @@ private struct Model: ~Copyable {
             let length = UInt32(text.utf8.count)
             return ColumnPlace(kind: .text, start: UInt32(bytes.count) - length, length: length)
         }
+        let places = Notes.names.map { place(before ? cellBefore($0, of: change) : cell($0, of: change)) }
+        let oldPlaces = Notes.names.map { place(cellKnownBefore($0, of: change)) }
         var met = Met()
         for (member, subscription) in subscriptions {
             guard subscription.table == change.relation.relation.oid,
-                !subscription.operations.isDisjoint(with: OperationSet(change.operation))
+                !subscription.operations.isDisjoint(with: OperationSet(change.operation)),
+                !before || !subscription.predicate.readsOldRow
             else { continue }
-            let row = RowImage(bytes: bytes.span.bytes, places: places.span)
+            var oldRow = RowImage.OldRow.none
+            if change.operation == .delete { oldRow = .deleted }
+            if change.operation == .update {
+                let old = RowImage(bytes: bytes.span.bytes, places: oldPlaces.span)
+                switch subscription.policy.verdict(on: old) {
+                case .yes: oldRow = .known
+                case .ask: oldRow = .undecided
+                case .no, .unknown, .notYes, .failed: break
+                }
+            }
+            let both = places + oldPlaces
+            let row = RowImage(bytes: bytes.span.bytes, places: both.span, oldRow: oldRow)
             switch subscription.asked.verdict(on: row).and(subscription.policy.verdict(on: row)) {
             case .yes: met.certain.append(member)
             // A row that has none of the keys cannot match, unless the value of the key column is unknown.
@@ -269,6 +291,22 @@ private struct Model: ~Copyable {
         let cell = change.operation == .delete ? old : change.new[name] ?? .null
         let known = cell == .unchanged ? old : cell
         return known == .unchanged ? nil : known
+    }
+
+    /// Returns the value of a column before the change, as far as the change shows it.
+    private func cellKnownBefore(_ name: String, of change: RowChange) -> Cell? {
+        // There is no such row, so nothing of it is unknown.
+        if change.operation == .insert { return .null }
+        guard let column = change.relation.relation.columns.first(where: { $0.name == name }) else { return nil }
+        switch (change.operation, change.oldImage) {
+        case (.delete, _): return cell(name, of: change)
+        case (.update, .full): return change.old[name] ?? .null
+        case (.update, .key) where column.isIdentity: return change.old[name] ?? .null
+        case (.update, .none) where column.isIdentity:
+            let cell = change.new[name] ?? .null
+            return cell == .unchanged ? nil : cell
+        default: return nil
+        }
     }
 
     private func cellBefore(_ name: String, of change: RowChange) -> Cell? {
@@ -350,14 +388,23 @@ private struct Model: ~Copyable {
     }
 
     private func whole(_ condition: String) -> String {
-        condition.first(where: { ".(".contains($0) }) == "("
+        if condition.hasPrefix("old.") { return "old." + whole(String(condition.dropFirst(4))) }
+        return condition.first(where: { ".(".contains($0) }) == "("
             ? condition.replacing(first: "(", with: "=(") : condition.replacing(first: ".", with: "=")
     }
 
     private mutating func condition() -> String {
         let number = Int.random(in: 0...12, using: &random)
         let plain = String(repeating: "long", count: 12)
-        switch Int.random(in: 0..<22, using: &random) {
+        switch Int.random(in: 0..<30, using: &random) {
+        case 22: return "changed.\(random.pick(["title", "amount", "score", "id", "tags"]))"
+        case 23: return "changed.not.\(random.pick(["title", "code"]))"
+        case 24: return "changed.in.(title,score)"
+        case 25: return "old.title.\(random.pick(["eq.tea", "in.(tea,milk)", "is.null", "not.eq.milk", "like.te%"]))"
+        case 26: return "old.owner.eq.\(owner())"
+        case 27: return "old.score.\(random.pick(["gt", "not.lte", "eq"])).\(number)"
+        case 28: return "and(old.done.is.true,done.is.false)"
+        case 29: return "or(old.id.eq.\(number),id.eq.\(number))"
         case 0: return "id.eq.\(number)"
         case 1: return "owner.eq.\(owner())"
         case 2: return "owner.in.(\(owner()),\(owner()))"

@@ -10,6 +10,10 @@ private func one(
     .condition(FilterCondition(column, comparison, value, isNegated: isNegated))
 }
 
+private func changed(_ column: String, not isNegated: Bool = false) -> Filter {
+    .condition(FilterCondition("changed", .in, column, isNegated: isNegated, isBare: true))
+}
+
 @Suite(.within(minutes: 5)) struct FilterTests {
     static let accepted: [(String, Filter?)] = [
         ("", nil), ("  \t ", nil), ("id=eq.7", one("id", .eq, "7")), ("name=eq.a.b=c", one("name", .eq, "a.b=c")),
@@ -28,6 +32,12 @@ private func one(
         ("a=eq.x\"y,b=eq.\"z", .all([one("a", .eq, "x\"y"), one("b", .eq, "\"z")])),
         ("or=eq.1", one("or", .eq, "1")), ("a=eq.日本", one("a", .eq, "日本")),
         ("a=isdistinct.null", one("a", .isdistinct, "null")),
+        ("changed=status", changed("status")), ("changed=not.status", changed("status", not: true)),
+        ("changed=\"a.b\"", changed("a.b")), ("changed=in.(a,\"b c\")", one("changed", .in, "{a,\"b c\"}")),
+        ("changed=eq.1", one("changed", .eq, "1")),
+        ("old.status=not.eq.open", one("old.status", .eq, "open", not: true)),
+        ("old=eq.1", one("old", .eq, "1")),
+        ("old.tags=cs.{a,b},b=eq.2", .all([one("old.tags", .cs, "{a,b}"), one("b", .eq, "2")])),
     ]
 
     @Test(arguments: accepted) func `trap 13: filters are read as the reference reads them`(
@@ -66,6 +76,20 @@ private func one(
         ),
         ("tags=cs.\"{a,b}\"", one("tags", .cs, "{a,b}")),
         ("or=(or.eq.1,and.eq.2)", .any([one("or", .eq, "1"), one("and", .eq, "2")])),
+        (
+            "or=(changed.status,changed.in.(a,b),old.status.eq.open)",
+            .any([changed("status"), one("changed", .in, "{a,b}"), one("old.status", .eq, "open")])
+        ),
+        (
+            "not.and=(old.a.not.is.null,changed.not.b)",
+            .not(.all([one("old.a", .is, "null", not: true), changed("b", not: true)]))
+        ),
+        // A column whose name is `old` keeps its conditions.
+        ("or=(old.eq.1,old.not.eq.2.3)", .any([one("old", .eq, "1"), one("old", .eq, "2.3", not: true)])),
+        (
+            "or=(\"old.eq\".eq.1,old.tags.cs.{a,b},old.cs.{a,b})",
+            .any([one("old.eq", .eq, "1"), one("old.tags", .cs, "{a,b}"), one("old", .cs, "{a,b}")])
+        ),
     ]
 
     @Test(arguments: groups) func `groups nest as in PostgREST`(text: String, filter: Filter) throws {
@@ -87,7 +111,9 @@ private func one(
         ("or=(a.foo.1)", "[\"foo\", \"1\"]"),
         ("or=(a=eq.1)", "[\"1\"]"), ("and=(or(a.eq.1)x)", "unexpected text in `and` filter"),
         ("a=eq.\0", "filter contains a NUL character"),
-        ("or=(\"a)", "[\"\\\"a)\"]"),
+        ("or=(\"a)", "[\"\\\"a)\"]"), ("changed=", "[\"\"]"), ("changed=a.b", "[\"a\", \"b\"]"),
+        ("status=open", "[\"open\"]"),
+        ("or=(old.a)", "[\"a\"]"), ("or=(old.a.foo.1)", "[\"foo\", \"1\"]"),
     ]
 
     @Test(arguments: refused) func `trap 13: what is no filter is refused in the reference's words`(
@@ -116,16 +142,21 @@ private func one(
         #expect(detail("or=(or(or(or(or(a.eq.1)))))") == "filter is nested deeper than 4 groups")
     }
 
-    @Test(arguments: seeds(50)) func `any text is a filter or an error`(seed: Seed) {
+    @Test(arguments: seeds(50)) func `any text is a filter or an error`(seed: Seed) throws {
         var random = SeededRandom(seed: seed)
         let pieces = [
             "or=(", "and(", "not.", "a", ".", "eq", "in", "cs", "(", ")", "{", "]", ",", "\"", "\\", "=", " ", "é",
-            "a.eq.1",
+            "a.eq.1", "changed", "old.",
         ]
         for _ in 0..<200 {
             let text = (0..<Int.random(in: 0..<20, using: &random)).map { _ in random.pick(pieces) }.joined()
             guard let filter = try? Filter.parse(text, within: bounds) else { continue }
             #expect(!filter.conditions.isEmpty && filter.conditions.count <= 20)
+            for condition in filter.conditions where condition.isBare {
+                let written = "changed=\(condition.isNegated ? "not." : "")\(condition.value)"
+                guard condition.written == written else { continue }
+                #expect(try Filter.parse(written, within: bounds) == .condition(condition))
+            }
         }
     }
 }

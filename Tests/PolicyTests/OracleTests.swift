@@ -1,7 +1,8 @@
-import Policy
 import Postgres
 import TestSupport
 import Testing
+
+@testable import Policy
 
 /// Tests that a predicate's verdict on a row is always PostgreSQL's answer.
 @Suite(.serialized, .within(minutes: 10)) struct OracleTests {
@@ -28,6 +29,13 @@ import Testing
         let oracle = try Oracle(seed: seed)
         for _ in 0..<150 { try oracle.examineTree() }
         #expect(oracle.cases > 1000)
+    }
+
+    @Test(arguments: seeds(2)) func `conditions on what a change has changed are PostgreSQL's too`(seed: Seed) throws {
+        let oracle = try Oracle(seed: seed)
+        for _ in 0..<250 { try oracle.examineEvents() }
+        print("seed \(seed): \(oracle.cases) cases of changes")
+        #expect(oracle.cases > 2000)
     }
 
     static let refusedTexts: [(UInt32, String, [String])] = [
@@ -266,14 +274,116 @@ final class Oracle {
 
     // MARK: Trees
 
-    /// Checks random trees of conditions over three columns of different types.
-    func examineTree() throws {
-        let subjects = (0..<3).map { index in
+    private func columns(_ count: Int) -> [Subject] {
+        (0..<count).map { index in
             var subject = random.pick(self.subjects)
             subject.values = subject.values.filter { takes($0, subject.sqlType) }
             subject.column.name = "c\(index)"
             return subject
         }
+    }
+
+    // MARK: Changes
+
+    /// Checks a random tree of conditions on the row after a change, the row before it, and changed columns.
+    func examineEvents() throws {
+        let subjects = columns(3)
+        let tree = Filter.any([events(subjects, depth: 2), .not(events(subjects, depth: 2))])
+        let settings = FilterCheck.Settings.forTests
+        let check = try FilterCheck(tree, columns: subjects.map(\.column), settings: settings)
+        // The hub refuses such filters with conditions that only PostgreSQL can decide.
+        guard let predicate = try? predicate(tree, subjects.map(\.column)) else {
+            #expect(!check.oldSlots.isEmpty)
+            return
+        }
+        guard predicate.readsOldRow else { return }
+        let candidates = try subjects.map { try rows(of: $0) }
+        for _ in 0..<8 {
+            let old = candidates.map { random.pick($0) }
+            // Most columns keep their value.
+            let new = zip(candidates, old).map { Int.random(in: 0..<3, using: &random) == 0 ? random.pick($0) : $1 }
+            for oldRow in [RowImage.OldRow.none, .known, .deleted] {
+                var values: [String] = []
+                let expression = sql(tree, subjects, oldRow, &values)
+                let before = oldRow == .deleted ? new : old
+                let answer = try database.connection.query(
+                    "SELECT \(expression), $1::text, $2::text, $3::text, $4::text, $5::text, $6::text",
+                    new + before + values
+                ).first?[0]
+                let rows = (new + before).map { $0.map { TestValue.text($0) } ?? .null }
+                let verdict = predicate.verdict(Array(rows.prefix(3)), before: Array(rows.suffix(3)), oldRow)
+                cases += 1
+                #expect(
+                    verdict != .ask && (verdict == .yes) == (answer == "t"), "\(tree) \(oldRow) \(rows): \(verdict)")
+                let reached = oldRow == .none ? rows.prefix(3) + [.absent, .absent, .absent] : rows[...]
+                #expect(verdict != .yes || predicate.isReached(by: Array(reached)), "\(tree) \(oldRow) \(rows)")
+            }
+        }
+    }
+
+    private func events(_ subjects: [Subject], depth: Int) -> Filter {
+        let parts = (0..<Int.random(in: 1...3, using: &random)).map { _ in depth - 1 }
+        switch depth == 0 ? 9 : Int.random(in: 0..<10, using: &random) {
+        case 0: return .all(parts.map { events(subjects, depth: $0) })
+        case 1: return .any(parts.map { events(subjects, depth: $0) })
+        case 2: return .not(events(subjects, depth: depth - 1))
+        case 3, 4, 5:
+            let names = (0..<Int.random(in: 1...2, using: &random)).map { _ in random.pick(subjects).column.name }
+            let value = names.count == 1 ? names[0] : "{\(names.joined(separator: ","))}"
+            return .condition(
+                FilterCondition(
+                    "changed", .in, value, isNegated: Bool.random(using: &random), isBare: names.count == 1))
+        default:
+            let subject = random.pick(subjects)
+            let comparison = random.pick(subject.operators)
+            let prefix = Int.random(in: 0..<3, using: &random) > 0 ? "old." : ""
+            return .condition(
+                FilterCondition(
+                    prefix + subject.column.name, comparison, constant(subject, comparison),
+                    isNegated: Bool.random(using: &random)))
+        }
+    }
+
+    /// Returns the tree in SQL, over the new row's texts in parameters 1 to 3 and the old row's in 4 to 6.
+    private func sql(
+        _ tree: Filter, _ subjects: [Subject], _ oldRow: RowImage.OldRow, _ values: inout [String]
+    ) -> String {
+        func joined(_ parts: [Filter], _ word: String) -> String {
+            "(" + parts.map { sql($0, subjects, oldRow, &values) }.joined(separator: word) + ")"
+        }
+        switch tree {
+        case .all(let parts): return joined(parts, " AND ")
+        case .any(let parts): return joined(parts, " OR ")
+        case .not(let part): return "(NOT \(sql(part, subjects, oldRow, &values)))"
+        case .condition(let condition):
+            func slot(_ name: some StringProtocol) -> Int { Int(String(name.suffix(1))) ?? 0 }
+            if condition.column == "changed" {
+                let names = condition.value.split(whereSeparator: { "{},".contains($0) })
+                let any = names.map { Self.changed(slot($0), subjects[slot($0)], oldRow) }.joined(separator: " OR ")
+                return condition.isNegated ? "(NOT (\(any)))" : "(\(any))"
+            }
+            let slot = slot(condition.column)
+            let isOld = condition.column.hasPrefix("old.")
+            if isOld, oldRow == .none { return "CAST(NULL AS boolean)" }
+            values.append(condition.value)
+            let row =
+                "CAST($\(slot + (isOld ? 4 : 1))::text AS \(subjects[slot].sqlType))\(subjects[slot].sqlCollation)"
+            return "(" + Self.sql(condition, subjects[slot], row: row, "$\(6 + values.count)") + ")"
+        }
+    }
+
+    private static func changed(_ slot: Int, _ subject: Subject, _ oldRow: RowImage.OldRow) -> String {
+        guard oldRow == .known else { return "true" }
+        let (new, old) = ("$\(slot + 1)::text", "$\(slot + 4)::text")
+        // For types that the hub cannot compare, another text is a change.
+        if Comparator(subject.column).kind == .opaque { return "(\(new) IS DISTINCT FROM \(old))" }
+        let type = subject.sqlType
+        return "(CAST(\(new) AS \(type))\(subject.sqlCollation) IS DISTINCT FROM CAST(\(old) AS \(type)))"
+    }
+
+    /// Checks random trees of conditions over three columns of different types.
+    func examineTree() throws {
+        let subjects = columns(3)
         let tree = tree(subjects, depth: 3)
         let predicate = try predicate(tree, subjects.map(\.column))
         var values: [String] = []

@@ -10,8 +10,8 @@ enum TestValue: Sendable, Hashable {
 
 extension Predicate {
     /// Returns the verdict on a row with these values, by column index.
-    func verdict(_ values: [TestValue], moment: Int64? = nil) -> Verdict {
-        of(values, moment) { verdict(on: $0) }
+    func verdict(_ values: [TestValue], moment: Int64? = nil, committed: Int64? = nil) -> Verdict {
+        of(values, moment, committed) { verdict(on: $0) }
     }
 
     /// Returns the verdict of the filter alone on a row with these values.
@@ -19,8 +19,19 @@ extension Predicate {
         of(values, nil) { filterVerdict(on: $0) }
     }
 
+    /// Returns the verdict of the filter alone on a change from one row to another.
+    func filterVerdict(_ values: [TestValue], before: [TestValue], _ oldRow: RowImage.OldRow) -> Verdict {
+        of(values + before, nil, nil, oldRow) { filterVerdict(on: $0) }
+    }
+
+    /// Returns the verdict on a change from one row to another.
+    func verdict(_ values: [TestValue], before: [TestValue], _ oldRow: RowImage.OldRow) -> Verdict {
+        of(values + before, nil, nil, oldRow) { verdict(on: $0) }
+    }
+
     private func of(
-        _ values: [TestValue], _ moment: Int64?, _ verdict: (borrowing RowImage) -> Verdict
+        _ values: [TestValue], _ moment: Int64?, _ committed: Int64? = nil, _ oldRow: RowImage.OldRow = .none,
+        _ verdict: (borrowing RowImage) -> Verdict
     ) -> Verdict {
         var bytes: [UInt8] = []
         var places: [ColumnPlace] = []
@@ -35,7 +46,8 @@ extension Predicate {
                 bytes += utf8
             }
         }
-        let row = RowImage(bytes: bytes.span.bytes, places: places.span, moment: moment)
+        let row = RowImage(
+            bytes: bytes.span.bytes, places: places.span, moment: moment, committed: committed, oldRow: oldRow)
         return verdict(row)
     }
 

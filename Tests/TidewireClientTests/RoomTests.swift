@@ -342,6 +342,26 @@ final class Outcomes: Sendable {
         #expect(query.rows.last?.text == "new" && query.isCaughtUp)
     }
 
+    @Test func `a row leaves a query when its time has come`() async throws {
+        let stage = Stage()
+        let start = Date()
+        let query = await MainActor.run {
+            let query = LiveQuery(
+                of: Note.self, from: stage.tidewire, leavesAt: { $0.id == 1 ? nil : start + ($0.id == 2 ? -1 : 0.2) }
+            ) { $0.id < $1.id }
+            var batch = LiveBatch<Note>()
+            batch.rows = [1, 2, 3].map { Note(id: $0, owner: "ana", text: "") }
+            query.take(batch)
+            return query
+        }
+        #expect(await query.rows.map(\.id) == [1, 3])
+        while Date() < start + 0.3 { try await Task.sleep(for: .milliseconds(20)) }
+        #expect(await query.rows.map(\.id) == [1, 3])
+        stage.clock.advance(by: .seconds(1))
+        for _ in 0..<500 where await query.rows.count > 1 { try await Task.sleep(for: .milliseconds(10)) }
+        #expect(await query.rows.map(\.id) == [1])
+    }
+
     @Test func `counts follow rows by their keys`() async {
         let stage = Stage()
         var counts = stage.tidewire.counts(of: Note.self, by: \.owner, window: .immediate) {

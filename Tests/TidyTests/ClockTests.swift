@@ -64,6 +64,7 @@ import Testing
         "Sources/program/tidewire/log-accept-loss.swift": "stamps the log",
         "Sources/program/tidewire/log-forget.swift": "stamps the audit",
         "Sources/app/TidewireClient/Writing/OfflineWrites.swift": "when a write was made, as the app sees it",
+        "Sources/app/TidewireClient/LiveQuery.swift": "when rows leave, as PostgreSQL wrote their times",
         "Sources/app/TidewireClientTesting/TestClients.swift": "when a write was made, as the app sees it",
     ]
 

@@ -182,6 +182,29 @@ struct WhyStage {
         #expect(bad.exitCode == .notFound && bad.output.contains("the subscription is refused"), "\(bad.output)")
     }
 
+    @Test func `a filter on what changed is explained by both rows`() async throws {
+        let stage = try WhyStage("CREATE POLICY called ON fullrep FOR SELECT USING (body = 'called')")
+        defer { stage.log.remove() }
+        // The update brings the row into the user's view, so that nothing of its past counts.
+        for (filter, isTold) in [("changed=body", true), ("changed=id", true), ("old.body=not.eq.called", false)] {
+            let result = await stage.run("--offset", "13", "--role", "authenticated", "--filter", filter)
+            #expect(result.exitCode == (isTold ? .ok : .notFound), "\(filter): \(result.output) \(result.errors)")
+            #expect(!result.output.contains("moved  "), "\(filter): \(result.output)")
+            if !isTold { #expect(result.output.contains("was NOT told: filter \(filter) is"), "\(result.output)") }
+        }
+        // The row was and is in the user's view.
+        for (filter, isTold) in [("old.body=eq.called", true), ("changed=id", false), ("old.id=gt.0", true)] {
+            let result = await stage.run("--offset", "14", "--role", "authenticated", "--filter", filter)
+            #expect(result.exitCode == (isTold ? .ok : .notFound), "\(filter): \(result.output) \(result.errors)")
+        }
+        for filter in ["old.email=eq.me@x", "changed=email", "or=(changed.in.(id,email))"] {
+            let masked = await stage.run(
+                "--offset", "13", "--role", "authenticated", "--filter", filter, unmasked: [])
+            #expect(
+                masked.exitCode == .usage && masked.errors.contains("--filter names a masked column"), "\(masked)")
+        }
+    }
+
     @Test func `where a filter is false nobody has to be asked about policies`() async throws {
         let stage = try WhyStage(
             """

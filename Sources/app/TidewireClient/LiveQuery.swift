@@ -1,3 +1,4 @@
+import Foundation
 import Observation
 
 /// Sorted rows of a table, for a view.
@@ -29,6 +30,9 @@ public final class LiveQuery<Row: LiveRow> {
 
     private let changes: LiveChanges<Row>
     private let areInOrder: @Sendable (Row, Row) -> Bool
+    private let leavesAt: (@Sendable (Row) -> Date?)?
+    /// Time on the client's clock at which the query next looks for rows that have left; nil if none will leave.
+    @ObservationIgnored private var nextLook: Duration?
     /// Rows from the server together with the rows of pending writes.
     @ObservationIgnored private var kept: OptimisticRows<Row>
 
@@ -43,16 +47,20 @@ public final class LiveQuery<Row: LiveRow> {
     ///   - fetch: fetches the existing rows: at the start, and whenever the server could not deliver changes.
     ///   - origin: returns the origin of the write that created a row; see ``write(_:origin:send:)``. The default is
     ///     the row's id, which is right if the app chooses the ids.
+    ///   - leavesAt: returns the time at which a row leaves the query although it does not change, or nil. It belongs to
+    ///     a filter such as ``LiveFilter/newer(_:than:)``.
     ///   - areInOrder: returns true if the first row comes before the second one.
     public init(
         of row: Row.Type, from tidewire: Tidewire, where filter: LiveFilter<Row>? = nil,
         window: BatchWindow = .standard, snapshot: Bool? = nil, fetch: (@Sendable () async throws -> [Row])? = nil,
         origin: @escaping @Sendable (Row) -> String? = { "\($0.id)" },
+        leavesAt: (@Sendable (Row) -> Date?)? = nil,
         sortedBy areInOrder: @escaping @Sendable (Row, Row) -> Bool
     ) {
         changes = tidewire.live(row, where: filter, window: window, snapshot: snapshot, fetch: fetch)
         kept = OptimisticRows(origin: origin)
         self.areInOrder = areInOrder
+        self.leavesAt = leavesAt
     }
 
     /// Receives the table's changes until its task is cancelled. When it is called again, it starts with the existing
@@ -84,7 +92,40 @@ public final class LiveQuery<Row: LiveRow> {
         sort()
     }
 
-    private func sort() { rows = kept.all.sorted(by: areInOrder) }
+    private func sort() {
+        if let leavesAt { removeLeft(leavesAt) }
+        rows = kept.all.sorted(by: areInOrder)
+    }
+
+    // MARK: Rows that age
+
+    /// Longest time until the query looks for rows that have left. The device's clock may be set meanwhile.
+    private static var longestWait: Duration { .seconds(60) }
+
+    /// Removes the rows whose time has come, and waits for the next one.
+    private func removeLeft(_ leavesAt: @Sendable (Row) -> Date?) {
+        let now = Date()
+        var next: Date?
+        for row in kept.all {
+            guard let end = leavesAt(row) else { continue }
+            if end <= now { kept.apply(.left(row.id, was: row)) } else { next = min(next ?? end, end) }
+        }
+        guard let next else { return }
+        let clock = changes.tables.engine.clock
+        let look = clock.now + min(Self.longestWait, .seconds(next.timeIntervalSince(now)))
+        if let nextLook, nextLook <= look { return }
+        nextLook = look
+        clock.wake(at: look) { [weak self] in
+            Task { @MainActor [weak self] in self?.look(look) }
+        }
+    }
+
+    private func look(_ moment: Duration) {
+        // An earlier look has been asked for meanwhile.
+        guard nextLook == moment else { return }
+        nextLook = nil
+        sort()
+    }
 
     // MARK: Writing
 

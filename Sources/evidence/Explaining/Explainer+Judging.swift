@@ -46,6 +46,10 @@ extension Explainer {
         }
         var judged = JudgedImages(binding: binding, filters: filters, held: held)
         explanation.image = image(&judged, change, isOld: isDelete, &explanation.withoutPostgres)
+        if binding.readsOldRow, change.operation == .update, change.oldImage != .full {
+            explanation.notes.append(
+                "the server looks for the row before the update in its event log, which this explanation does not")
+        }
         if change.operation == .update, change.oldImage != .none {
             let image = image(&judged, change, isOld: true, &explanation.withoutPostgres)
             explanation.oldImage = image
@@ -284,24 +288,53 @@ extension Explainer {
         _ judged: inout JudgedImages, _ change: RecordedChange, isOld: Bool, _ withoutPostgres: inout String?
     ) -> Explanation.Image {
         let row = ExplainedRow(change, isOld: isOld, of: judged.binding.table, atThatTime: past != nil)
-        let filter = judged.filters.map { filterPart($0, row) }
+        let before = judged.binding.readsOldRow ? rowBefore(change, judged) : nil
+        // A filter that reads the row before the change is evaluated on both rows at once.
+        let isFiltered = before == nil || !isOld || change.operation == .delete
+        let filter = isFiltered ? judged.filters.map { filterPart($0, row, before) } : []
         var image = Explanation.Image(
             isOld: isOld, missing: [], filter: filter,
             passesFilter: filter.first.map { ($0.hub == .undecided ? $0.postgres : $0.hub)?.isTrue ?? false } ?? true,
             policies: [], combined: nil, memberships: [], isVisible: true)
-        var read = Set(judged.filters.flatMap { $0.predicate.slots })
+        var read = Set(judged.filters.flatMap { $0.predicate.columns })
         if let held = judged.held {
             read.formUnion(held.policy.row.columns.filter(\.isNeeded).map(\.slot))
             judge(held, row, judged.binding.table, &image, &withoutPostgres)
         }
         image.missing = read.sorted().filter(row.isAbsent).map { judged.binding.table.columns[$0].name }
+        if let before, isFiltered, before.use == .known {
+            let ofOldRow = Set(judged.filters.flatMap { $0.predicate.oldColumns }).sorted()
+            image.missing += ofOldRow.filter(before.row.isAbsent).map { "old.\(judged.binding.table.columns[$0].name)" }
+        }
         return image
     }
 
+    /// Row before a change, with the use that a filter may make of it.
+    private typealias RowBefore = (row: ExplainedRow, use: RowImage.OldRow)
+
+    private func rowBefore(_ change: RecordedChange, _ judged: JudgedImages) -> RowBefore {
+        let row = ExplainedRow(change, isOld: true, of: judged.binding.table, atThatTime: past != nil)
+        switch change.operation {
+        case .delete: return (row, .deleted)
+        case .update: break
+        case .insert, .truncate, .message: return (row, .none)
+        }
+        guard let held = judged.held else { return (row, .known) }
+        let settings = FilterCheck.Settings.ofPolicies(snapshot)
+        let sight = ExplainedTruth(
+            row.read { held.whole.value(on: $0, keys: held.keys(held.whole), settings: settings) })
+        return (row, sight.isTrue ? .known : sight == .undecided ? .undecided : .none)
+    }
+
     private func filterPart(
-        _ filter: (text: String, depth: Int, predicate: Predicate), _ row: ExplainedRow
+        _ filter: (text: String, depth: Int, predicate: Predicate), _ row: ExplainedRow, _ before: RowBefore?
     ) -> Explanation.Part {
-        let verdict = row.read { filter.predicate.verdict(on: $0) }
+        let verdict =
+            if filter.predicate.readsOldRow, let before {
+                row.read(before: before.row, before.use) { filter.predicate.verdict(on: $0) }
+            } else {
+                row.read { filter.predicate.verdict(on: $0) }
+            }
         var part = Explanation.Part(
             depth: filter.depth, text: filter.text, isCondition: true, hub: ExplainedTruth(verdict))
         if verdict == .ask, let asked = filter.predicate.question {

@@ -104,7 +104,7 @@ extension Explainer {
     private func fix(_ code: TextCode, _ binding: TableBinding, _ role: String) -> String? {
         let name = binding.table.quotedName
         switch code {
-        case .deletesFromLog, .deletesHidden, .movesFromLog, .movesHidden:
+        case .deletesFromLog, .deletesHidden, .movesFromLog, .movesHidden, .oldRowsFromLog:
             return "ALTER TABLE \(name) REPLICA IDENTITY FULL;"
         case .rowsRefused where binding.access == .unauthorized, .nothingReadable:
             return "GRANT SELECT ON \(name) TO \(SQLName.quoted(role));"

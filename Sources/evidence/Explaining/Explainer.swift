@@ -234,14 +234,6 @@ public final class Explainer {
     }
 }
 
-extension FilterCondition {
-    /// The single condition in the form in which a client would write it as a filter.
-    fileprivate var written: String {
-        let list = comparison == .in ? "(" + value.dropFirst().dropLast() + ")" : value
-        return "\(column)=\(isNegated ? "not." : "")\(comparison.rawValue).\(list)"
-    }
-}
-
 extension RowOperations {
     /// Converts the operation of a change to a set; empty for operations without a row.
     init(_ operation: Operation) {

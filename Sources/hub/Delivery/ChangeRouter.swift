@@ -87,12 +87,13 @@ public struct ChangeRouter: ~Copyable {
 
     // MARK: A change
 
-    /// Matches the next group of the part's changes with bindings. `now` is in Unix microseconds.
+    /// Matches the next group of the part's changes with bindings. `now` and the time of the commit are in
+    /// Unix microseconds.
     @_lifetime(part: copy part)
     mutating func match(
-        _ part: inout TransactionPart, at now: Int64
+        _ part: inout TransactionPart, at now: Int64, committed: Int64
     ) throws(ByteError) -> PredicateIndex.Outcome {
-        bindings.beginMoment(now)
+        bindings.beginMoment(now, committed: committed)
         return try matches.match(&part, &bindings, &losses.skipped)
     }
 
@@ -137,7 +138,11 @@ public struct ChangeRouter: ~Copyable {
         _ change: borrowing ReadableChange, _ whole: WholeChange, _ former: [UInt8]?, _ moment: ChangeMoment,
         on sink: any FrameSink
     ) throws(ByteError) -> Int {
-        try matches.match(whole, &bindings, &losses.skipped)
+        // An old row of another schema cannot be compared with this one.
+        let past = whole.fingerprint == change.change.relation ? former : nil
+        var evaluated: WholeChange?
+        if bindings.oldRowReaders > 0, let past { evaluated = try whole.evaluated(withOldRow: past) }
+        try matches.match(evaluated ?? whole, &bindings, &losses.skipped)
         matches.swapWhole()
         defer { matches.swapWhole() }
         var part = try TransactionPart(whole.part.asBytes)
@@ -152,9 +157,7 @@ public struct ChangeRouter: ~Copyable {
         if try judged.change.new?.isPartial() == true, change.change.oldImage != .full {
             try noteLacking(judged, moment)
         }
-        // An old row of another schema cannot be compared with this one.
-        let past = whole.fingerprint == change.change.relation ? former : nil
-        let delivered = try distribute(0, judged, past, moment, on: sink)
+        let delivered = try distribute(0, judged, past, moment, evaluated, on: sink)
         if bindings.wantDepartures { try addDepartures(of: 0, judged, past, moment) }
         return try delivered + deliverMatches(judged, moment, on: sink)
     }
@@ -179,18 +182,23 @@ public struct ChangeRouter: ~Copyable {
         }
     }
 
+    /// Delivers to the members that match. `evaluated` is the form of the change on which filters were evaluated, if it
+    /// is another one than the change that clients receive.
     private mutating func distribute(
         _ place: Int, _ change: borrowing ReadableChange, _ past: [UInt8]?, _ moment: ChangeMoment,
-        on sink: any FrameSink
+        _ evaluated: WholeChange? = nil, on sink: any FrameSink
     ) throws(ByteError) -> Int {
-        guard let past, moment.hasPast else {
+        guard let past, moment.hasPast || evaluated != nil else {
             return try distribute(place, judging: change, change, former: change, moment, on: sink)
         }
-        let bytes = Self.part(of: change.change, asItWas: past)
+        let bytes = if let evaluated { evaluated.part } else { Self.part(of: change.change, asItWas: past) }
         var part = try TransactionPart(bytes.asBytes)
         guard let was = try part.next() else { return 0 }
         let former = ReadableChange(was, change.relation)
-        return try distribute(place, judging: change, change, former: former, moment, on: sink)
+        guard evaluated != nil else {
+            return try distribute(place, judging: change, change, former: former, moment, on: sink)
+        }
+        return try distribute(place, judging: former, change, former: former, moment, on: sink)
     }
 
     /// Returns a part with the change, in which the whole old row replaces the key.

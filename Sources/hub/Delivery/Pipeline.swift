@@ -317,7 +317,7 @@ public struct Pipeline: ~Copyable {
         }
         while reading.place.done < part.changeCount {
             var ahead = part
-            let outcome = try router.match(&part, at: accounts.moment)
+            let outcome = try router.match(&part, at: accounts.moment, committed: info.commitTime)
             let (count, missing) = try deliverMatched(&ahead, info, of: entry, on: sink, &budget)
             delivered += count
             switch missing {

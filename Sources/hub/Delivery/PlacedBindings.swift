@@ -30,6 +30,9 @@ struct PlacedBindings: ~Copyable {
         needs = skipsSegments ? SegmentNeeds() : nil
     }
 
+    /// Number of bindings whose filters read the row before the change.
+    var oldRowReaders = 0
+
     /// True if some client asked for departures: a delete message for rows that leave its view.
     var wantDepartures: Bool { leavingRows.count > 0 }
 
@@ -46,11 +49,14 @@ struct PlacedBindings: ~Copyable {
     /// Removes and returns the accounts whose filters exceeded the work allowance.
     mutating func takeStopped() -> Set<UInt32> { Set(index.takeStopped() + leavingRows.takeStopped()) }
 
-    /// Sets the time, in Unix microseconds, that `now()` has in filters and policies.
-    mutating func beginMoment(_ now: Int64) {
-        let moment = PostgresMoment.of(now)
+    /// Sets the time that `now()` has in policies, and the time of the commit, to which times in filters are relative.
+    /// Both are in Unix microseconds.
+    mutating func beginMoment(_ now: Int64, committed: Int64) {
+        let (moment, committed) = (PostgresMoment.of(now), PostgresMoment.of(committed))
         index.moment = moment
         leavingRows.moment = moment
+        index.committed = committed
+        leavingRows.committed = committed
     }
 
     // MARK: Tables

@@ -57,8 +57,11 @@ public struct Placement {
     fileprivate var openDeletes: OpenDeletes?
     /// True if the hub looks for the whole old row of changes that contain only its key.
     fileprivate var isRecalled = false
-    /// True if the hub also looks for old rows to find updates that move rows out of the client's view.
-    fileprivate var recallsDepartures = false
+    /// True if the hub also looks for old rows: to find updates that move rows out of the client's view, or because the
+    /// filter reads the row before the change.
+    fileprivate var recallsOldRows = false
+    /// True if the filter in the index reads the row before the change.
+    fileprivate var readsOldRow = false
     /// Role with which PostgreSQL computes the table's generated columns for this binding; nil if the table has none.
     fileprivate var computedAs: String?
 }
@@ -129,13 +132,13 @@ extension RowRecall {
     fileprivate mutating func watch(for placement: Placement) {
         let table = placement.binding.table.oid
         if placement.isRecalled { watch(table) }
-        if placement.recallsDepartures { watchDepartures(table) }
+        if placement.recallsOldRows { watchOldRows(table) }
     }
 
     fileprivate mutating func leave(for placement: Placement) {
         let table = placement.binding.table.oid
         if placement.isRecalled { leave(table) }
-        if placement.recallsDepartures { leaveDepartures(table) }
+        if placement.recallsOldRows { leaveOldRows(table) }
     }
 }
 
@@ -176,7 +179,8 @@ extension PlacedBindings {
         audience.judge(placement.member, by: policy.predicate == .always ? Member.noPolicy : policy.number)
         placement.departure = nil
         placement.isRecalled = false
-        placement.recallsDepartures = false
+        placement.recallsOldRows = false
+        placement.readsOldRow = false
         enlist(&placement, schemas)
     }
 
@@ -215,6 +219,12 @@ extension PlacedBindings {
             placement.isRecalled = true
         }
         if placement.wantsMoves, binding.hearsOfMoves { enlistDepartures(&placement, predicate) }
+        if predicate.readsOldRow {
+            placement.readsOldRow = true
+            oldRowReaders += 1
+            // The present replica identity does not matter: changes not yet read may have been made under another.
+            if operations.contains(.update), binding.table.isRecallable { placement.recallsOldRows = true }
+        }
     }
 
     private mutating func enlistDepartures(_ placement: inout Placement, _ predicate: Predicate) {
@@ -223,11 +233,15 @@ extension PlacedBindings {
             table: table.oid, operations: .update, predicate: predicate, member: placement.member,
             account: placement.account)
         // The present replica identity does not matter: changes not yet read may have been made under another.
-        placement.recallsDepartures = table.isRecallable
+        placement.recallsOldRows = table.isRecallable
     }
 
     private mutating func delist(_ placement: Placement) {
         assert(placement.handle != nil, "what is taken out was put in")
+        if placement.readsOldRow {
+            assert(oldRowReaders > 0, "what is taken out was put in")
+            oldRowReaders -= 1
+        }
         needs?.remove(placement.member)
         if let handle = placement.handle { index.remove(handle) }
         if let departure = placement.departure { leavingRows.remove(departure) }
@@ -296,8 +310,10 @@ extension TableBinding {
     }
 
     /// True if the client can receive departures. The hub sends them as deletes, so the binding must include updates
-    /// and deletes.
-    public var hearsOfMoves: Bool { operations.isSuperset(of: [.update, .delete]) && access == .readable }
+    /// and deletes. A filter on what changed selects events: rows do not enter or leave it.
+    public var hearsOfMoves: Bool {
+        operations.isSuperset(of: [.update, .delete]) && access == .readable && !readsOldRow
+    }
 
     fileprivate var viewKey: ViewKey {
         let shape: ViewKey.Shape =

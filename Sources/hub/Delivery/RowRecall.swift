@@ -60,9 +60,9 @@ struct RowRecall {
 
     /// Number of bindings, by table, for which the memory must keep the table's rows.
     private var watched: [UInt32: Int] = [:]
-    /// Number of bindings, by table, whose clients asked for departures: rows that updates move out of their view. The
-    /// hub looks up the old versions of these rows.
-    private var departing: [UInt32: Int] = [:]
+    /// Number of bindings, by table, for which the hub looks up the old rows of updates: their clients asked for
+    /// departures (rows that updates move out of their view), or their filters read the row before the change.
+    private var oldRowsWatched: [UInt32: Int] = [:]
     /// Tables (by OID) whose rows are remembered for a while, because a client needed a value that a change omitted.
     private var needed: [UInt32: Need] = [:]
 
@@ -105,16 +105,16 @@ struct RowRecall {
         watched[table, default: 1] -= 1
     }
 
-    mutating func watchDepartures(_ table: UInt32) {
+    mutating func watchOldRows(_ table: UInt32) {
         watch(table)
-        departing[table, default: 0] += 1
+        oldRowsWatched[table, default: 0] += 1
     }
 
-    mutating func leaveDepartures(_ table: UInt32) {
+    mutating func leaveOldRows(_ table: UInt32) {
         leave(table)
-        assert(departing[table, default: 0] > 0, "a table is left by who watched it")
-        departing[table, default: 1] -= 1
-        if departing[table] == 0 { departing[table] = nil }
+        assert(oldRowsWatched[table, default: 0] > 0, "a table is left by who watched it")
+        oldRowsWatched[table, default: 1] -= 1
+        if oldRowsWatched[table] == 0 { oldRowsWatched[table] = nil }
     }
 
     /// Forgets the rows of tables that no binding watches any more, because the hub no longer follows their changes.
@@ -215,7 +215,7 @@ struct RowRecall {
         case .update:
             // A client that sees the new row may not be allowed to know the key of the old one.
             let isGuarded = isWaiting && watched[relation.oid] != nil && change.oldImage == .key
-            let isWanted = isGuarded || departing[relation.oid] != nil
+            let isWanted = isGuarded || oldRowsWatched[relation.oid] != nil
             return try update(change, plan, columns, isNeeded: isLacking, wantsFormer: isWanted, mayAsk: mayAsk)
         case .delete:
             let isWanted = isLacking || isWaiting && watched[relation.oid] != nil
@@ -509,7 +509,7 @@ struct RowRecall {
     private func isLacking(_ change: borrowing Change, _ former: RowID) throws(ByteError) -> Bool {
         let row = find(former)
         guard row == nil || row?.isPartial == true && row?.isFromLog == false else { return false }
-        if change.operation == .update, change.oldImage != .full, departing[former.table] != nil { return true }
+        if change.operation == .update, change.oldImage != .full, oldRowsWatched[former.table] != nil { return true }
         // A client that sees the new row may not be allowed to know the key of the old one.
         if row == nil, change.operation == .update, change.oldImage == .key, watched[former.table] != nil {
             return true

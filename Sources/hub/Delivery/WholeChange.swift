@@ -51,6 +51,21 @@ struct WholeChange {
         part = Self.part(change.operation, schema, change.oldImage, old: old, new: new)
     }
 
+    /// Returns the change with the whole row before it, on which filters that read that row are evaluated. Clients do not
+    /// receive this form of the change.
+    func evaluated(withOldRow row: [UInt8]) throws(ByteError) -> WholeChange {
+        var rest = try TransactionPart(part.asBytes)
+        guard let change = try rest.next(), change.operation == .update, let new = change.new else { return self }
+        return WholeChange(
+            part: Self.part(.update, fingerprint, .full, old: row, new: new.bytes.copied()), relation, fingerprint)
+    }
+
+    private init(part: [UInt8], _ relation: Relation, _ fingerprint: UInt64) {
+        self.part = part
+        self.relation = relation
+        self.fingerprint = fingerprint
+    }
+
     private static func part(
         _ operation: Operation, _ schema: UInt64, _ image: OldImage, old: [UInt8], new: [UInt8]
     ) -> [UInt8] {

@@ -80,4 +80,11 @@ public struct TableBinding: Sendable {
     /// True if the table has policies and the role may not read its primary key. The hub then sends nothing, because an
     /// error message for each change would reveal that a change exists.
     public var isKeptSecret: Bool { policy != nil && access == .unauthorized }
+
+    /// True if the filter reads the row before the change, so that it selects events and not rows.
+    public var readsOldRow: Bool { predicate?.readsOldRow ?? false }
+
+    /// True if the filter compares a column with the time of the commit, so that rows begin and cease to match as time
+    /// passes.
+    public var readsClock: Bool { predicate?.readsClock ?? false }
 }

@@ -218,6 +218,48 @@ public enum BindingMessages {
                 + "not carry of deleted rows \(wholeIdentity(table))")
     }
 
+    /// Returns the warning that a filter on the row before an update can be evaluated only while the event log has that
+    /// row.
+    public static func oldRowsAreRecalled(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .oldRowsFromLog,
+            "The filter is held against updates of \(table.quotedName) only as long as the row's former version is in the "
+                + "server's event log: the replica identity does not keep what the filter looks at \(wholeIdentity(table))"
+        )
+    }
+
+    /// Returns the refusal of a filter on the row before an update, because nothing has that row.
+    static func oldRowsAreUnknown(_ table: CatalogTable) -> FilterRefusal {
+        .raised(
+            "`changed` and `old.` look at what a row of \(table.quotedName) was, and its changes do not say it "
+                + wholeIdentity(table))
+    }
+
+    /// Returns the refusal of a filter on the row before a change, because only PostgreSQL can decide who may see that
+    /// row.
+    public static func oldRowsAreAsked(_ table: CatalogTable) -> FilterRefusal {
+        .raised(
+            "`changed` and `old.` need row level security that the server can decide by itself, and only PostgreSQL can "
+                + "decide which rows of \(table.quotedName) the role may see (tidewire doctor names the policy)")
+    }
+
+    /// Returns the warning that `moves` does not report rows which cease to match a filter because time passes.
+    public static func rowsAge(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .rowsAge,
+            "Rows of \(table.quotedName) enter and leave a filter with `now` as time passes, and the server reports only what "
+                + "changes of rows do: remove a row at the time at which the filter ceases to hold, and fetch rows that "
+                + "come by time")
+    }
+
+    /// Returns the warning that the option `moves` has no effect on a filter on what changed.
+    public static func eventsDoNotMove(_ table: CatalogTable) -> ClientText {
+        ClientText(
+            .movesHidden,
+            "Rows of \(table.quotedName) that leave the view are not told by `moves` to a filter with `changed` or `old.`: "
+                + "it selects events, so rows do not enter or leave it")
+    }
+
     /// Returns the warning that a row which an update hides from a client is announced only while the event log has the
     /// row's former version.
     public static func movesAreRecalled(_ table: CatalogTable) -> ClientText {

@@ -143,14 +143,24 @@ struct BindingResolver {
                     hiddenSlots: access.hidden,
                     text: view.snapshot.text))
         }
-        for name in filter?.conditions.map(\.column) ?? [] {
-            if let slot = table.slot(named: name) { try mustBeKnown(slot, table) }
-        }
+        for slot in check?.slots ?? [] { try mustBeKnown(slot, table) }
+        let policy = policy(request.role, table, access)
+        if let check, request.operations.contains(.update) { try mustBeRecallable(check, policy, table) }
         return BindingDraft(
             request: request, filter: filter, table: table, check: check,
             delivered: try delivered(request.select, table, access),
-            access: BindingResolver.access(table, access),
-            policy: policy(request.role, table, access))
+            access: BindingResolver.access(table, access), policy: policy)
+    }
+
+    /// Throws a refusal if the filter reads the row before the change, and neither updates nor the event log contain
+    /// it. The filter could then not be decided for any update.
+    private func mustBeRecallable(
+        _ check: FilterCheck, _ policy: PolicyBinding?, _ table: CatalogTable
+    ) throws(FilterRefusal) {
+        let read = TableBinding.oldSlots(check.oldSlots, policy, of: table)
+        if !read.isEmpty, !table.identifies(read), !table.isRecallable {
+            throw BindingMessages.oldRowsAreUnknown(table)
+        }
     }
 
     private func policy(_ role: String, _ table: CatalogTable, _ access: TableAccess) -> PolicyBinding? {

@@ -29,6 +29,7 @@ extension TableBinding {
         var warnings = publicationWarnings(means)
         if !isKeptSecret, let refused = BindingMessages.rowsAreRefused(table, access, role) { warnings.append(refused) }
         if let warning = warningAboutFilteredDeletes { warnings.append(warning) }
+        if let warning = warningAboutOldRows { warnings.append(warning) }
         guard let policy else { return warnings }
         if isKeptSecret { return warnings + [BindingMessages.nothingIsReadable(table)] }
         if let warning = policy.warning { warnings.append(ClientText(.policyNotJudged, warning)) }
@@ -64,10 +65,27 @@ extension TableBinding {
     /// Warning that deletes lack columns of the filter; nil if deletes contain all of the filter's columns.
     private var warningAboutFilteredDeletes: ClientText? {
         guard operations.contains(.delete), !isKeptSecret, let filter = predicate,
-            !table.identifies(Set(filter.slots))
+            !table.identifies(Set(filter.columns))
         else { return nil }
         return table.isRecallable
             ? BindingMessages.filteredDeletesAreRecalled(table) : BindingMessages.filteredDeletesAreHidden(table)
+    }
+
+    /// Warning that updates lack old values that the filter reads; nil if they contain them.
+    private var warningAboutOldRows: ClientText? {
+        guard operations.contains(.update), !isKeptSecret, let filter = predicate, filter.readsOldRow else {
+            return nil
+        }
+        let read = Self.oldSlots(Set(filter.oldColumns), policy, of: table)
+        return table.identifies(read) ? nil : BindingMessages.oldRowsAreRecalled(table)
+    }
+
+    /// Returns the slots whose values before an update the hub needs for a filter: those that the filter reads, and
+    /// those by which the policy decides who may know the old row. Empty if the filter reads no old row.
+    static func oldSlots(_ ofFilter: Set<Int>, _ policy: PolicyBinding?, of table: CatalogTable) -> Set<Int> {
+        if ofFilter.isEmpty { return [] }
+        let judged = policy?.row.columns.filter(\.isNeeded).map(\.slot) ?? []
+        return table.sources(of: ofFilter.union(judged))
     }
 
     /// True if a policy of the table reads the column in this slot.

@@ -13,6 +13,8 @@ public struct TableSelection: Sendable {
         case noPrimaryKey
         /// The filter is not valid for the table any more.
         case otherTable
+        /// The filter reads the row before a change, so it selects events and not rows.
+        case onlyEvents
     }
 
     public let table: CatalogTable
@@ -55,6 +57,7 @@ public struct TableSelection: Sendable {
         var constants: [String] = []
         if let filter {
             guard let check = TableSelection.check(filter, binding.table, text) else { throw .otherTable }
+            guard check.oldSlots.isEmpty else { throw .onlyEvents }
             let made = check.condition { TableSelection.column($0, of: binding.table) }
             conditions.append("(\(made.sql))")
             constants = made.constants

@@ -9,6 +9,8 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
     case notReadable
     case noPrimaryKey
     case tableChanged
+    /// A filter reads the row before a change.
+    case onlyEvents
     case nothingWanted
     /// No binding that asks for a snapshot is subscribed to a table. The client has been told why.
     case noTable
@@ -56,7 +58,7 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
         case .failed(let state): SQLState.isPassing(state)
         case .noLogin, .roleRefused, .notReadable, .noPrimaryKey, .standby, .nothingWanted, .noTable, .tooManyRows,
             .tooManyBytes,
-            .tookTooLong, .notTaken, .cancelled:
+            .tookTooLong, .notTaken, .cancelled, .onlyEvents:
             false
         }
     }
@@ -73,6 +75,8 @@ public enum SnapshotRefusal: Error, Sendable, Hashable {
             "the role may not read a table, or a column that is delivered or filtered by: check its GRANTs"
         case .noPrimaryKey: "a table has no primary key, which snapshots are ordered by: add one"
         case .tableChanged: "a table was just altered: join again"
+        case .onlyEvents:
+            "a filter with `changed` or `old.` selects changes and not rows: ask for the rows with another binding"
         case .nothingWanted: "no binding of the channel hears INSERT, as which rows are told: bind to * or INSERT"
         case .noTable: "no binding that wants one is subscribed to a table: see what was said of them"
         case .tooManyRows(let limit): "there are more than \(limit) rows: narrow the filter, or fetch them in parts"

@@ -15,7 +15,11 @@ struct ImageReader: ~Copyable {
         _ judged: PredicateIndex.Judged, _ change: borrowing Change, _ map: borrowing RelationMap,
         _ use: borrowing SlotUse
     ) throws(ByteError) -> Bool {
-        if judged == .new { return try read(change, map, use) }
+        if judged == .new {
+            let isWhole = try read(change, map, use)
+            if use.readsOldRow { return try readBefore(change, map, use) && isWhole }
+            return isWhole
+        }
         try readPast(judged, change, map, use)
         return true
     }
@@ -78,9 +82,55 @@ struct ImageReader: ~Copyable {
         return holdsAll(use)
     }
 
+    /// True if no used column of the row is absent.
     private func holdsAll(_ use: borrowing SlotUse) -> Bool {
-        for index in 0..<use.used.count where places[Int(use.used[index])].kind == .absent { return false }
+        for index in 0..<use.ofRowCount where places[Int(use.used[index])].kind == .absent { return false }
         return true
+    }
+
+    // MARK: The row before the change
+
+    /// Reads the row before the change into the slots after those of the row. Returns false if a used column is absent.
+    /// An insert has no such row, so it lacks nothing.
+    @inline(never)
+    private mutating func readBefore(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) -> Bool {
+        switch change.operation {
+        case .update: try readUpdated(change, map, use)
+        case .delete:
+            for index in use.ofRowCount..<use.used.count {
+                let slot = Int(use.used[index])
+                places[slot] = places[slot - use.columnCount]
+            }
+        case .insert, .truncate, .message:
+            for index in use.ofRowCount..<use.used.count {
+                places[Int(use.used[index])] = ColumnPlace(kind: .null, start: 0, length: 0)
+            }
+        }
+        for index in use.ofRowCount..<use.used.count where places[Int(use.used[index])].kind == .absent { return false }
+        return true
+    }
+
+    private mutating func readUpdated(
+        _ change: borrowing Change, _ map: borrowing RelationMap, _ use: borrowing SlotUse
+    ) throws(ByteError) {
+        guard change.oldImage != .none else {
+            // An update that keeps the identity's columns contains their values only in the new image.
+            for index in 0..<map.steps.count {
+                guard let slot = map.steps[index].slot, map.steps[index].isIdentity else { continue }
+                places[slot + use.columnCount] = places[slot]
+            }
+            return
+        }
+        var reader = ByteReader(change.images.extracting(first: change.oldLength))
+        let count = min(Int(try reader.uint16()), map.steps.count)
+        for index in 0..<count {
+            let (place, _) = try Self.next(&reader)
+            let step = map.steps[index]
+            guard let slot = step.slot, change.oldImage == .full || step.isIdentity else { continue }
+            places[slot + use.columnCount] = place
+        }
     }
 
     @inline(__always)

@@ -38,6 +38,8 @@ public struct PredicateIndex: ~Copyable {
 
     /// Value of `now()` for evaluating predicates, in microseconds since 2000-01-01 UTC.
     public var moment: Int64?
+    /// Time of the commit of the changes that are evaluated, in microseconds since 2000-01-01 UTC.
+    public var committed: Int64?
     var store: NodeStore
     private let judged: Judged
     private var relations: RelationBook
@@ -65,7 +67,7 @@ public struct PredicateIndex: ~Copyable {
     /// caller must still remove them.
     public mutating func declare(table oid: UInt32, columns: [String]) {
         forget(table: oid)
-        precondition(columns.count < UInt16.max, "more columns than a slot can number")
+        precondition(2 * columns.count < UInt16.max, "more columns than a slot can number")
         tables[oid] = store.addTable(oid: oid, columns: columns)
     }
 
@@ -97,6 +99,10 @@ public struct PredicateIndex: ~Copyable {
         table oid: UInt32, operations: OperationSet, predicate: Predicate, member: UInt32, account: UInt32? = nil
     ) -> Handle {
         guard let table = tables[oid] else { preconditionFailure("a table is declared before it is subscribed to") }
+        let columnCount = store.tables[Int(table)].use.columnCount
+        precondition(
+            predicate.oldRowStart.map { $0 == columnCount && judged == .new } ?? true,
+            "a filter on what changed is of its own table, and reads the row after the change too")
         let wish = Wish(table: table, operations: operations, predicate: predicate)
         return Handle(number: store.add(member, wish, account: account ?? .none))
     }
@@ -206,7 +212,8 @@ public struct PredicateIndex: ~Copyable {
             while lookup < batch.lookups.count, batch.lookups[lookup].change == index { lookup += 1 }
             if subject.needsImage, let change {
                 try Self.judge(
-                    subject, first..<lookup, change, judged, moment, relations, &store, &reader, batch, &matches)
+                    subject, first..<lookup, change, judged, moment, committed, relations, &store, &reader, batch,
+                    &matches)
             } else if subject.table != .none {
                 store.addSettled(subject, first..<lookup, of: batch, into: &matches)
             }
@@ -217,11 +224,14 @@ public struct PredicateIndex: ~Copyable {
 
     private static func judge(
         _ subject: Subject, _ lookups: Range<Int>, _ change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        _ committed: Int64?,
         _ relations: borrowing RelationBook, _ store: inout NodeStore, _ reader: inout ImageReader,
         _ batch: borrowing Batch, _ matches: inout MatchBatch
     ) throws(ByteError) {
         try reader.read(judged, change, relations.maps[Int(subject.relation)], store.tables[Int(subject.table)].use)
-        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
+        let image = RowImage(
+            bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+            oldRow: .of(change.operation))
         store.addAll(subject, lookups, of: batch, image, into: &matches)
         if subject.isPartial { store.addUnreachable(subject, image, into: &matches) }
     }
@@ -311,7 +321,8 @@ public struct PredicateIndex: ~Copyable {
             return .ask
         }
         Self.plan(&relations.maps[Int(relation)], table, store)
-        return try Self.verdict(of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+        return try Self.verdict(
+            of: predicate, on: change, judged, moment, committed, relations, relation, store, table, &reader)
     }
 
     /// Returns the verdict of a node's filter, without its policy, on the row that the index evaluates.
@@ -321,27 +332,31 @@ public struct PredicateIndex: ~Copyable {
         else { return .ask }
         Self.plan(&relations.maps[Int(relation)], table, store)
         return try Self.filterVerdict(
-            of: predicate, on: change, judged, moment, relations, relation, store, table, &reader)
+            of: predicate, on: change, judged, moment, committed, relations, relation, store, table, &reader)
     }
 
     private static func filterVerdict(
-        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?, _ committed: Int64?,
         _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
         _ reader: inout ImageReader
     ) throws(ByteError) -> Verdict {
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
         return predicate.filterVerdict(
-            on: RowImage(bytes: change.images, places: reader.places.span, moment: moment))
+            on: RowImage(
+                bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+                oldRow: .of(change.operation)))
     }
 
     private static func verdict(
-        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?,
+        of predicate: Predicate, on change: borrowing Change, _ judged: Judged, _ moment: Int64?, _ committed: Int64?,
         _ relations: borrowing RelationBook, _ relation: UInt32, _ store: borrowing NodeStore, _ table: UInt32,
         _ reader: inout ImageReader
     ) throws(ByteError) -> Verdict {
         for slot in predicate.slots where !store.tables[Int(table)].use.isUsed(slot) { return .ask }
         try reader.read(judged, change, relations.maps[Int(relation)], store.tables[Int(table)].use)
-        let image = RowImage(bytes: change.images, places: reader.places.span, moment: moment)
+        let image = RowImage(
+            bytes: change.images, places: reader.places.span, moment: moment, committed: committed,
+            oldRow: .of(change.operation))
         return predicate.verdict(on: image)
     }
 
@@ -351,4 +366,15 @@ public struct PredicateIndex: ~Copyable {
     /// True if the subscriptions of the node have a filter.
     public func hasFilter(_ node: MatchedNode) -> Bool { store.predicate(of: node.number)?.hasFilter ?? true }
 
+}
+
+extension RowImage.OldRow {
+    /// Returns what a change with this operation has of the row before it.
+    fileprivate static func of(_ operation: Operation) -> RowImage.OldRow {
+        switch operation {
+        case .update: .known
+        case .delete: .deleted
+        case .insert, .truncate, .message: .none
+        }
+    }
 }

@@ -61,23 +61,35 @@ struct RelationMap: ~Copyable {
         while steps.count > length { _ = steps.removeLast() }
         var held = 0
         for index in 0..<steps.count where steps[index].slot != nil { held += 1 }
-        assert(held <= use.used.count, "one slot filled from two columns")
-        lacksColumns = held < use.used.count
+        assert(held <= use.ofRowCount, "one slot filled from two columns")
+        lacksColumns = held < use.ofRowCount
         plannedFor = use.version
     }
 }
 
-/// Counts of how many of a table's nodes read each column slot.
+/// Counts of how many of a table's nodes read each column slot. The slots of the row before a change follow those of the
+/// row. A node that reads a column of the row before the change also reads the column of the row.
 struct SlotUse: ~Copyable {
     private var counts = Pool<UInt32>()
+    /// Number of the table's columns, and the first slot of the row before a change.
+    let columnCount: Int
     /// Slots that some node reads, in ascending order.
     private(set) var used = Pool<UInt16>()
+    /// Number of used slots that are the row's; those of the row before the change follow them.
+    private(set) var ofRowCount = 0
     /// Version that changes whenever `used` changes.
     private(set) var version: UInt32 = 0
 
-    init(slotCount: Int) { counts.resize(to: slotCount, filling: 0) }
+    init(columnCount: Int) {
+        self.columnCount = columnCount
+        counts.resize(to: 2 * columnCount, filling: 0)
+    }
 
     var slotCount: Int { counts.count }
+
+    /// True if some node reads the row before the change.
+    @inline(__always)
+    var readsOldRow: Bool { ofRowCount < used.count }
 
     func isUsed(_ slot: Int) -> Bool { counts[slot] > 0 }
 
@@ -95,6 +107,8 @@ struct SlotUse: ~Copyable {
     private mutating func list() {
         used.removeAll()
         for slot in 0..<counts.count where counts[slot] > 0 { used.append(UInt16(slot)) }
+        ofRowCount = 0
+        while ofRowCount < used.count, used[ofRowCount] < columnCount { ofRowCount += 1 }
         version &+= 1
     }
 }

@@ -24,7 +24,7 @@ struct SubscribedTable: ~Copyable {
     init(oid: UInt32, columns: [String]) {
         self.oid = oid
         slots = Dictionary(columns.enumerated().map { ($1, $0) }) { first, _ in first }
-        use = SlotUse(slotCount: columns.count)
+        use = SlotUse(columnCount: columns.count)
     }
 }
 

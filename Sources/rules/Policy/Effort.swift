@@ -30,10 +30,10 @@ public struct Effort: Sendable, Hashable {
             switch test.operation {
             case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII, .hasElement:
                 let length = max(1, Int(constants[Int(test.firstConstant)].length))
-                if let known = searched.firstIndex(where: { $0.slot == Int(test.slot) }) {
+                if let known = searched.firstIndex(where: { $0.slot == test.testedSlot }) {
                     searched[known].ofByte += length
                 } else {
-                    searched.append(Searched(slot: Int(test.slot), ofByte: length))
+                    searched.append(Searched(slot: test.testedSlot, ofByte: length))
                 }
             case .isIn where test.comparator.keyForm == nil: fixed += Int(test.constantCount) * Self.ofCondition
             default: break

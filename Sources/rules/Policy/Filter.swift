@@ -32,19 +32,45 @@ public enum FilterOperator: String, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// Condition of a filter: `column=op.value` or `column=not.op.value`.
+/// Condition of a filter: `column=op.value` or `column=not.op.value`. The column may be one of the row before the change
+/// (`old.column`), or the word `changed` may stand in its place.
 public struct FilterCondition: Sendable, Hashable {
     public var column: String
     public var comparison: FilterOperator
     /// Value without its quotes. For `in`, the list in the syntax of array literals, such as `{new,open}`.
     public var value: String
     public var isNegated: Bool
+    /// True if the condition has no operator: `changed=status`. `value` is then the name of a column.
+    public var isBare: Bool
 
-    public init(_ column: String, _ comparison: FilterOperator, _ value: String, isNegated: Bool = false) {
+    public init(
+        _ column: String, _ comparison: FilterOperator, _ value: String, isNegated: Bool = false, isBare: Bool = false
+    ) {
+        assert(!isBare || column == FilterCondition.changed && comparison == .in, "only changes need no operator")
         self.column = column
         self.comparison = comparison
         self.value = value
         self.isNegated = isNegated
+        self.isBare = isBare
+    }
+
+    /// Word in place of a column that asks which columns a change has changed: `changed=status`.
+    static let changed = "changed"
+    /// Beginning of a name that means a column of the row before the change: `old.status`.
+    static let oldPrefix = "old."
+
+    /// The condition as a client writes it.
+    public var written: String {
+        let negation = isNegated ? "not." : ""
+        if isBare {
+            let isPlain = value.utf8.allSatisfy {
+                $0 >= 0x80 || !" !\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~".utf8.contains($0)
+            }
+            let list = ArrayLiteral.text([Array(value.utf8)]).dropFirst().dropLast()
+            return "\(column)=\(negation)" + (isPlain ? value : "in.(\(list))")
+        }
+        let list = comparison == .in ? "(" + value.dropFirst().dropLast() + ")" : value
+        return "\(column)=\(negation)\(comparison.rawValue).\(list)"
     }
 }
 

@@ -13,9 +13,11 @@ public struct FilterRefusal: Error, Sendable, Hashable {
     }
 
     /// Creates a refusal like those that the trigger in Supabase Realtime's schema raises.
-    static func raised(_ message: String) -> FilterRefusal {
+    public static func raised(_ message: String) -> FilterRefusal {
         FilterRefusal(sqlState: "P0001", condition: "raise_exception", message: message)
     }
+
+    static func invalidColumn(_ name: String) -> FilterRefusal { .raised("invalid column for filter \(name)") }
 
     static var endsWithEscape: FilterRefusal {
         FilterRefusal(
@@ -96,6 +98,9 @@ public struct FilterCheck: Sendable {
     let columns: [ColumnFacts]
     let settings: Settings
     private(set) var root: CheckedNode = .all([])
+    /// True if the filter compares a column with a time relative to the commit of the change (`now-10min`). Rows then
+    /// begin and cease to match as time passes.
+    public private(set) var readsClock = false
 
     public init(_ filter: Filter, columns: [ColumnFacts], settings: Settings) throws(FilterRefusal) {
         self.columns = columns
@@ -103,10 +108,19 @@ public struct FilterCheck: Sendable {
         root = try node(filter)
         precondition(root.slots.isDisjoint(with: settings.hiddenSlots), "a column that its reader may not read")
     }
+
+    /// Slots of the columns that the filter names, in ascending order.
+    public var slots: [Int] { root.slots.sorted() }
+
+    /// Slots of the columns whose values before the change the filter reads. If there are any, the filter is about
+    /// events: no row by itself matches it or does not.
+    public var oldSlots: Set<Int> { root.oldSlots }
 }
 
 indirect enum CheckedNode: Sendable {
     case test(CheckedTest)
+    /// True if the change has changed the column.
+    case changed(slot: Int)
     case all([CheckedNode])
     case any([CheckedNode])
     case not(CheckedNode)
@@ -114,14 +128,26 @@ indirect enum CheckedNode: Sendable {
     var slots: Set<Int> {
         switch self {
         case .test(let test): [test.slot]
+        case .changed(let slot): [slot]
         case .all(let parts), .any(let parts): parts.reduce(into: []) { $0.formUnion($1.slots) }
         case .not(let part): part.slots
+        }
+    }
+
+    var oldSlots: Set<Int> {
+        switch self {
+        case .test(let test): test.isOld ? [test.slot] : []
+        case .changed(let slot): [slot]
+        case .all(let parts), .any(let parts): parts.reduce(into: []) { $0.formUnion($1.oldSlots) }
+        case .not(let part): part.oldSlots
         }
     }
 }
 
 struct CheckedTest: Sendable {
     var slot: Int
+    /// True if the test is of the row before the change.
+    var isOld = false
     var comparison: FilterOperator
     var isNegated: Bool
     var value: CheckedValue
@@ -133,6 +159,8 @@ enum CheckedValue: Sendable {
     case ready([[UInt8]?])
     /// Literal that PostgreSQL must convert, as an index in `FilterCheck.literals`.
     case literal(Int)
+    /// Time relative to the commit of the change, in microseconds.
+    case relative(Int64)
 }
 
 /// Words that may follow the operator `is`.
@@ -147,7 +175,7 @@ enum TruthWord: String, Sendable {
 extension FilterCheck {
     private mutating func node(_ filter: Filter) throws(FilterRefusal) -> CheckedNode {
         switch filter {
-        case .condition(let condition): return .test(try test(condition))
+        case .condition(let condition): return try node(condition)
         case .all(let parts): return .all(try nodes(parts))
         case .any(let parts): return .any(try nodes(parts))
         case .not(let part): return .not(try node(part))
@@ -160,12 +188,52 @@ extension FilterCheck {
         return nodes
     }
 
-    private mutating func test(_ condition: FilterCondition) throws(FilterRefusal) -> CheckedTest {
-        let found = columns.indices.first { columns[$0].name == condition.column && !settings.hiddenSlots.contains($0) }
-        guard let slot = found else { throw .raised("invalid column for filter \(condition.column)") }
+    /// Returns the slot of the column with this name, if the role may read it.
+    private func slot(named name: some StringProtocol) -> Int? {
+        columns.indices.first { columns[$0].name == name && !settings.hiddenSlots.contains($0) }
+    }
+
+    /// Returns the node of a condition. The name of a column comes before the other meanings of the same text: a table
+    /// may have a column `changed` or `old.status`.
+    private mutating func node(_ condition: FilterCondition) throws(FilterRefusal) -> CheckedNode {
+        if !condition.isBare, let slot = slot(named: condition.column) {
+            return .test(try test(condition, slot, isOld: false))
+        }
+        if condition.column == FilterCondition.changed, condition.comparison == .in { return try changed(condition) }
+        let prefix = FilterCondition.oldPrefix
+        guard condition.column.hasPrefix(prefix), let slot = slot(named: condition.column.dropFirst(prefix.count))
+        else { throw .invalidColumn(condition.column) }
+        return .test(try test(condition, slot, isOld: true))
+    }
+
+    private mutating func test(
+        _ condition: FilterCondition, _ slot: Int, isOld: Bool
+    ) throws(FilterRefusal) -> CheckedTest {
         let value = try value(condition, columns[slot])
         return CheckedTest(
-            slot: slot, comparison: condition.comparison, isNegated: condition.isNegated, value: value)
+            slot: slot, isOld: isOld, comparison: condition.comparison, isNegated: condition.isNegated, value: value)
+    }
+
+    /// Returns the node that is true if a change has changed at least one of the named columns.
+    private func changed(_ condition: FilterCondition) throws(FilterRefusal) -> CheckedNode {
+        var names = [condition.value]
+        if !condition.isBare {
+            let elements = ArrayText.elements(Array(condition.value.utf8)) ?? []
+            names = elements.compactMap { $0.map { String(decoding: $0, as: UTF8.self) } }
+            guard !names.isEmpty, names.count == elements.count else {
+                throw .raised("`changed` filter needs names of columns, such as `changed=status` or `changed=in.(a,b)`")
+            }
+        }
+        try checkCount(names.count)
+        var slots: Set<Int> = []
+        for name in names {
+            guard let slot = slot(named: name) else { throw .invalidColumn(name) }
+            slots.insert(slot)
+        }
+        let parts = slots.sorted().map { CheckedNode.changed(slot: $0) }
+        precondition(!parts.isEmpty, "changes of nothing")
+        let any = parts.count == 1 ? parts[0] : CheckedNode.any(parts)
+        return condition.isNegated ? .not(any) : any
     }
 
     private mutating func value(
@@ -176,12 +244,26 @@ extension FilterCheck {
         case .in: return try list(condition, column.type)
         case .like, .ilike, .match, .imatch: return try pattern(condition, column)
         case .eq, .neq, .lt, .lte, .gt, .gte, .isdistinct:
+            if let offset = try relativeTime(condition, column) {
+                readsClock = true
+                return .relative(offset)
+            }
             switch try CanonicalText.of(condition.value, column.type) {
             case .ready(let bytes) where isSure(of: bytes): return .ready([bytes])
             case .ready, .ask: return ask(condition, column)
             }
         case .cs, .cd, .ov, .sl, .sr, .nxr, .nxl, .adj: return ask(condition, column)
         }
+    }
+
+    /// Returns the offset of a relative time in microseconds; nil if the value is none.
+    private func relativeTime(_ condition: FilterCondition, _ column: ColumnFacts) throws(FilterRefusal) -> Int64? {
+        switch condition.comparison {
+        case .lt, .lte, .gt, .gte: break
+        default: return nil
+        }
+        guard RelativeTime.fits(column.type) else { return nil }
+        return try RelativeTime.offset(condition.value)
     }
 
     /// True if the database's encoding certainly has all characters of the text. PostgreSQL refuses a text that it

@@ -7,7 +7,9 @@ struct FilterLowering {
     static func node(_ check: FilterCheck, _ canonical: [String]) throws(FilterRefusal) -> PredicateNode {
         precondition(canonical.count == check.literals.count, "each literal has its canonical form")
         let node = try FilterLowering(check: check, canonical: canonical).node(check.root)
-        precondition(node.slots.isSubset(of: check.root.slots), "a column that the filter does not name")
+        precondition(
+            node.slots.allSatisfy { check.root.slots.contains($0 % max(1, check.columns.count)) },
+            "a column that the filter does not name")
         return node
     }
 
@@ -15,7 +17,14 @@ struct FilterLowering {
         switch node {
         case .test(let test):
             let condition = try condition(test) ?? asked(test)
-            return test.isNegated ? .not(of: condition) : condition
+            try checkIsDecidable(condition, test)
+            let placed = test.isOld ? condition.ofOldRow(columnCount: check.columns.count) : condition
+            return test.isNegated ? .not(of: placed) : placed
+        case .changed(let slot):
+            return .test(
+                PredicateTest(
+                    slot: slot, oldSlot: check.columns.count + slot, operation: .changed,
+                    comparator: Comparator(check.columns[slot])))
         case .all(let parts): return .all(of: try nodes(parts))
         case .any(let parts): return .any(of: try nodes(parts))
         case .not(let part): return .not(of: try self.node(part))
@@ -28,11 +37,26 @@ struct FilterLowering {
         return nodes
     }
 
+    /// Throws a refusal if the filter reads the row before the change or the time of its commit, and only PostgreSQL can
+    /// decide this condition. PostgreSQL would have to get values of an old row that the subscriber perhaps may not see,
+    /// and it does not know the time of the commit.
+    private func checkIsDecidable(_ node: PredicateNode, _ test: CheckedTest) throws(FilterRefusal) {
+        guard !check.oldSlots.isEmpty || check.readsClock, node.mayAsk else { return }
+        let column = check.columns[test.slot]
+        throw .raised(
+            "a filter with `changed`, `old.` or `now` has no conditions that only PostgreSQL can decide, such as "
+                + "\(test.comparison.rawValue) on column \(column.name) of type \(column.type.name)")
+    }
+
     /// Returns the node of a condition; nil if only PostgreSQL can decide it.
     private func condition(_ test: CheckedTest) throws(FilterRefusal) -> PredicateNode? {
         switch test.value {
         case .word(let word): return Self.condition(test.slot, word)
         case .ready(let elements): return condition(test, elements)
+        case .relative(let offset):
+            guard case .test(var relative)? = condition(test, [Array(String(offset).utf8)]) else { return nil }
+            relative.isRelative = true
+            return .test(relative)
         case .literal(let index):
             let text = Array(canonical[index].utf8)
             guard test.comparison == .in else { return condition(test, [text]) }
@@ -56,6 +80,8 @@ struct FilterLowering {
         switch (test.comparison, operation) {
         // In a list for an array column, the elements form an array with one more dimension, not a list of arrays.
         case (.in, .compare(.equal, let comparator, _)) where !comparator.isArray:
+            // A list without values is false on every row, but unknown where there is no row before the change.
+            if test.isOld { return .isInOldRow(test.slot, comparator, elements) }
             return .isIn(test.slot, comparator, elements)
         case (.in, _): return nil
         case (.isdistinct, .compare(.equal, let comparator, _)):

@@ -114,15 +114,48 @@ struct FilterParser {
         var rest = rest
         let isNegated = rest.starts(with: "not.".utf8)
         if isNegated { rest = rest.dropFirst(4) }
+        if Self.namesColumn(rest), column.elementsEqual(FilterCondition.changed.utf8) {
+            try countCondition()
+            return .condition(
+                FilterCondition(
+                    FilterCondition.changed, .in, Self.unquoted(rest), isNegated: isNegated, isBare: true))
+        }
         guard let parts = Self.split(rest, at: Self.dot) else { throw .found([rest]) }
         guard let comparison = FilterOperator(rawValue: Self.string(parts.before)) else {
             throw .found([parts.before, parts.after])
         }
-        guard conditionsLeft > 0 else { throw FilterError("filter has more than \(bounds.conditions) conditions") }
-        conditionsLeft -= 1
+        try countCondition()
         let value = try comparison == .in ? Self.list(parts.after) : Self.unquoted(parts.after)
         return .condition(FilterCondition(Self.string(column), comparison, value, isNegated: isNegated))
     }
+
+    private mutating func countCondition() throws(FilterError) {
+        guard conditionsLeft > 0 else { throw FilterError("filter has more than \(bounds.conditions) conditions") }
+        conditionsLeft -= 1
+    }
+
+    /// True if the text behind `changed=` is the name of a column, not an operator with its value.
+    private static func namesColumn(_ text: Piece) -> Bool {
+        if text.first == quote { return text.count > 2 && text.last == quote }
+        return !text.isEmpty && !text.contains(dot) && !text.contains(equals)
+    }
+
+    /// Splits a condition in a group at the dot behind its column's name. The name may begin with `old.`. But a column
+    /// whose own name is `old` keeps its conditions: in `old.eq.1` an operator follows.
+    private static func splitInGroup(_ text: Piece) -> (before: Piece, after: Piece)? {
+        guard let short = split(text, at: dot), short.before.elementsEqual("old".utf8) else {
+            return split(text, at: dot)
+        }
+        var rest = short.after
+        if rest.starts(with: "not.".utf8) { rest = rest.dropFirst(4) }
+        let word = rest.prefix { $0 != dot }
+        if word.count <= longestOperator, FilterOperator(rawValue: string(word)) != nil { return short }
+        guard let long = split(short.after, at: dot) else { return short }
+        return (text[text.startIndex..<long.before.endIndex], long.after)
+    }
+
+    /// Number of bytes in the longest name of an operator.
+    private static let longestOperator = FilterOperator.allCases.reduce(0) { max($0, $1.rawValue.utf8.count) }
 
     private static func list(_ value: Piece) throws(FilterError) -> String {
         guard value.count >= 2, value.first == open, value.last == close else {
@@ -205,7 +238,7 @@ struct FilterParser {
             throw FilterError("filter must not contain empty segments (check for extra commas)")
         }
         if text.first == Self.quote { return try quotedColumnCondition(text) }
-        guard let column = Self.split(text, at: Self.dot) else { throw .found([text]) }
+        guard let column = Self.splitInGroup(text) else { throw .found([text]) }
         return try condition(column: column.before, column.after)
     }
 
@@ -255,7 +288,8 @@ struct FilterParser {
             return nil
         }
         let head = bytes[itemStart..<index - 1]
-        guard let column = Self.split(head, at: separator) else { return nil }
+        let split = separator == Self.dot ? Self.splitInGroup(head) : Self.split(head, at: separator)
+        guard let column = split else { return nil }
         var name = column.after
         if name.starts(with: "not.".utf8) { name = name.dropFirst(4) }
         // The length is checked before the name is copied, because this code runs at every bracket after a dot.

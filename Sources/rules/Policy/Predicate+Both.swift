@@ -26,9 +26,13 @@ extension Predicate {
     }
 
     private init(_ filter: Predicate, and policy: Predicate) {
-        slots = Set(filter.slots + policy.slots).sorted()
+        // The policy is also evaluated on the row before the change, if the filter reads that row.
+        let ofOldRow = filter.oldRowStart.map { start in policy.slots.map { start + $0 } } ?? []
+        slots = Set(filter.slots + policy.slots + ofOldRow).sorted()
+        oldRowStart = filter.oldRowStart
         // The filter's nodes follow the AND node that joins filter and policy.
         filterStart = filter.filterStart.map { $0 + 1 }
+        policyStart = filter.oldRowStart.map { _ in 1 + filter.program.count }
         question = filter.question
         asker = policy.asker
         isDecidedByAccess = false
@@ -42,6 +46,7 @@ extension Predicate {
         pool = filter.pool + policy.pool
         terms = filter.terms + policy.terms
         precondition(policy.question == nil && filter.asker == nil, "a filter and a policy, in that order")
+        precondition(policy.oldRowStart == nil && filter.policyStart == nil, "a policy that reads the row before")
         checkInvariants()
     }
 

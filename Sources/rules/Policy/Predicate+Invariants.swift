@@ -17,6 +17,12 @@ extension Predicate {
         if let filterStart {
             precondition(filterStart == 0 || filterStart == 1 && program[0].kind == .all, "a filter that is elsewhere")
         }
+        precondition(policyStart == nil || oldRowStart != nil, "a policy that is looked for without an old row")
+        if let policyStart {
+            precondition(
+                filterStart == 1 && Int(program[1].end) == policyStart && policyStart < program.count,
+                "a policy that is elsewhere")
+        }
     }
 
     /// Checks the node at index `at` with its parts, and moves `at` past them.
@@ -51,8 +57,11 @@ extension Predicate {
         let labels = test.comparator.firstLabel + test.comparator.labelCount
         precondition(test.comparator.labelCount == 0 || labels <= constants.count, "labels that are not there")
         precondition(test.operation == .isIn || !test.hasNull, "a NULL in what is no list")
+        precondition(
+            !test.isRelative || [.date, .timestamp].contains(test.comparator.kind) && !test.comparator.isArray,
+            "a time for what is none")
         switch test.operation {
-        case .isNull, .isTrue, .isFalse, .ask, .askOfValue, .askWhetherDistinct:
+        case .isNull, .isTrue, .isFalse, .ask, .askOfValue, .askWhetherDistinct, .changed:
             precondition(range.isEmpty, "a constant that nothing is held against")
         case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .isDistinct, .contains, .isContained, .overlaps,
             .hasElement, .like, .likeFolded, .likeFoldedASCII:
@@ -76,6 +85,19 @@ extension Predicate {
         precondition(slots == Set(slots).sorted(), "columns in ascending order, each once")
         precondition(slots.allSatisfy { $0 >= 0 }, "a column before the first")
         precondition(tests.allSatisfy { slots.contains(Int($0.slot)) }, "a test of a column that is not read")
+        precondition(
+            tests.allSatisfy { $0.operation != .changed || $0.readsOldRow }, "a comparison with a row that is not read")
+        if let oldRowStart {
+            precondition(
+                tests.allSatisfy { !$0.readsOldRow || Int($0.oldSlot - $0.slot) == oldRowStart },
+                "a test of another column than the one before the change")
+            precondition(
+                slots.allSatisfy { $0 < oldRowStart || slots.contains($0 - oldRowStart) },
+                "a column that is read only of the row before the change")
+        }
+        precondition(
+            tests.allSatisfy { !$0.readsOldRow || oldRowStart != nil && slots.contains($0.testedSlot) },
+            "a test of a row that is not read")
         precondition(terms.allSatisfy { $0.slots.isSubset(of: slots) }, "a term over a column that is not read")
         precondition(question?.slots.allSatisfy(slots.contains) ?? true, "a question about a column that is not read")
     }

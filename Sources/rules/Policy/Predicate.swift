@@ -15,9 +15,16 @@ public struct Predicate: Sendable, Hashable {
     /// not shared with other holders.
     public let asker: UInt32?
 
+    /// Slot of the first column of the row before the change, if the filter reads that row. Its columns have the slots
+    /// after those of the row. Nil if the filter reads only the row.
+    public let oldRowStart: Int?
+
     /// Index of the filter's first node in the predicate's nodes; nil if the predicate is only a policy. Constant
     /// predicates have 0.
     let filterStart: Int?
+    /// Index of the policy's first node, if the filter reads the row before the change. The policy then also decides
+    /// whether the subscriber may know that row.
+    let policyStart: Int?
     let program: [Node]
     let tests: [Test]
     let constants: [Constant]
@@ -36,13 +43,35 @@ public struct Predicate: Sendable, Hashable {
     /// True if the predicate is true for every row.
     public var isAlways: Bool { slots.isEmpty && access == .always }
 
+    /// True if the filter reads the row before the change (`old.column=…`, `changed=column`). The predicate is then
+    /// about events, not about a set of rows.
+    public var readsOldRow: Bool { oldRowStart != nil }
+
+    /// True if the filter compares a column with the time of the commit (`created_at=gt.now-10min`). Rows then begin and
+    /// cease to match as time passes.
+    public var readsClock: Bool { tests.contains { $0.isRelative } }
+
+    /// Slots of the columns that the predicate reads of the row before the change.
+    public var oldColumns: [Int] {
+        guard let oldRowStart else { return [] }
+        return slots.filter { $0 >= oldRowStart }.map { $0 - oldRowStart }
+    }
+
+    /// Slots of the columns that the predicate reads, of the row or of the row before the change.
+    public var columns: [Int] {
+        guard let oldRowStart else { return slots }
+        return slots.filter { $0 < oldRowStart }
+    }
+
     private init(constant: Bool) {
         slots = []
         access = constant ? .always : .never
         isDecidedByAccess = true
         question = nil
         asker = nil
+        oldRowStart = nil
         filterStart = 0
+        policyStart = nil
         program = [Node(kind: constant ? .all : .any, test: 0, end: 1)]
         tests = []
         constants = []
@@ -56,9 +85,12 @@ public struct Predicate: Sendable, Hashable {
     /// order.
     public init(_ check: FilterCheck, canonical: [String]) throws(FilterRefusal) {
         let node = try FilterLowering.node(check, canonical)
-        let question = node.alwaysTells ? nil : QuestionWriter.question(check, canonical)
+        let isOfEvents = !check.oldSlots.isEmpty
+        let question =
+            node.alwaysTells || isOfEvents || check.readsClock ? nil : QuestionWriter.question(check, canonical)
         self.init(
-            node, .filter(question), maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
+            node, .filter(question, oldRowStart: isOfEvents ? check.columns.count : nil),
+            maximumKeys: check.settings.maximumKeys, maximumWork: check.settings.maximumWork)
     }
 
     /// Creates the predicate of a policy. If PostgreSQL may have to be asked, only the holder with number `asker` may
@@ -73,7 +105,7 @@ public struct Predicate: Sendable, Hashable {
     }
 
     private enum Source {
-        case filter(Question?)
+        case filter(Question?, oldRowStart: Int?)
         case policy(asker: UInt32?)
     }
 
@@ -92,23 +124,27 @@ public struct Predicate: Sendable, Hashable {
         access = reach.access
         self.maximumWork = maximumWork
         switch source {
-        case .filter(let question):
+        case .filter(let question, let oldRowStart):
             self.question = question
+            self.oldRowStart = oldRowStart
             // PostgreSQL receives the filter as the client wrote it, with columns that the simplified predicate may not
             // read.
             slots = question?.slots ?? node.slots.sorted()
-            isDecidedByAccess = reach.isExact && slots.count == 1
+            // A key of the old row does not decide: a policy may hide that row.
+            isDecidedByAccess = reach.isExact && slots.count == 1 && oldRowStart == nil
             filterStart = 0
             asker = nil
             effort = Effort(builder.tests, builder.constants)
         case .policy(let asker):
             question = nil
+            oldRowStart = nil
             slots = node.slots.sorted()
             isDecidedByAccess = reach.isExact
             filterStart = nil
             self.asker = asker
             effort = .none
         }
+        policyStart = nil
         checkInvariants()
     }
 
@@ -156,16 +192,26 @@ public struct Predicate: Sendable, Hashable {
             case askOfValue
             /// Question for PostgreSQL about IS DISTINCT FROM. NULL is distinct from every value.
             case askWhetherDistinct
+            /// True if the column's value differs from the one before the change. NULL equals NULL.
+            case changed
         }
 
         var slot: Int32
+        /// Slot of the same column in the row before the change; negative if the test does not read that row.
+        var oldSlot: Int32
         var operation: Operation
         var isNegated: Bool
+        /// True if the constant is the number of microseconds from the commit of the change to the time that is meant.
+        var isRelative: Bool
         /// True if the list of an `in` contains NULL. The result is then unknown if no element matches.
         var hasNull: Bool
         var comparator: Comparator
         var firstConstant: Int32
         var constantCount: Int32
+
+        var readsOldRow: Bool { oldSlot >= 0 }
+        /// Slot of the value that is compared with the constants.
+        var testedSlot: Int { Int(oldSlot >= 0 ? oldSlot : slot) }
     }
 
     struct Constant: Sendable, Hashable {
@@ -179,7 +225,7 @@ public struct Predicate: Sendable, Hashable {
 extension Predicate {
     /// Returns the predicate's verdict on the row.
     public func verdict(on row: borrowing RowImage) -> Verdict {
-        let verdict = Verdict(truth(on: row))
+        let verdict = Verdict(readsOldRow ? truthOfEvent(on: row) : truth(on: row))
         assert(access != .never || verdict != .yes, "a match of what holds for no row")
         return verdict
     }
@@ -193,7 +239,7 @@ extension Predicate {
             assert(question == nil, "a filter that is nowhere")
             return .yes
         }
-        return Verdict(truth(from: filterStart, on: row))
+        return Verdict(readsOldRow ? filterTruthOfEvent(on: row) : truth(from: filterStart, on: row))
     }
 
     func truth(from node: Int = 0, on row: borrowing RowImage) -> Truth {
@@ -277,8 +323,9 @@ extension Predicate {
     }
 
     private func truth(of test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Truth {
+        if test.readsOldRow, let known = truthOfEvent(test, row) { return known }
         let truth: Truth
-        switch row.kind(Int(test.slot)) {
+        switch row.kind(test.testedSlot) {
         case .text: truth = onValue(test, row, constants)
         case .null: truth = onNull(test)
         // An absent value is unknown, which differs from NULL. No test can be decided on it.
@@ -288,8 +335,9 @@ extension Predicate {
     }
 
     private func onNull(_ test: Test) -> Truth {
-        assert(slots.contains(Int(test.slot)), "a column that is not read")
+        assert(slots.contains(test.testedSlot), "a column that is not read")
         return switch test.operation {
+        case .changed: preconditionFailure("a comparison of two rows on the value of one")
         case .isNull, .isDistinct, .askWhetherDistinct: .yes
         case .isTrue, .isFalse: .no
         case .equal, .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps,
@@ -302,8 +350,9 @@ extension Predicate {
     }
 
     private func onValue(_ test: Test, _ row: borrowing RowImage, _ constants: borrowing Constants) -> Truth {
-        let text = row.text(Int(test.slot))
+        let text = row.text(test.testedSlot)
         switch test.operation {
+        case .changed: preconditionFailure("a comparison of two rows on the value of one")
         case .isNull: return .no
         case .isTrue: return text.equals("t") ? .yes : .no
         case .isFalse: return text.equals("f") ? .yes : .no
@@ -312,7 +361,11 @@ extension Predicate {
         case .equal: return Truth(test.comparator.equal(text, constants[test.firstConstant]))
         case .isDistinct: return Truth(test.comparator.equal(text, constants[test.firstConstant])).negated
         case .less, .lessOrEqual, .greater, .greaterOrEqual:
-            guard let order = test.comparator.order(text, constants[test.firstConstant], constants) else { return .ask }
+            let order =
+                test.isRelative
+                ? RelativeTime.order(text, constants[test.firstConstant], test.comparator, row.committed)
+                : test.comparator.order(text, constants[test.firstConstant], constants)
+            guard let order else { return .ask }
             return Self.holds(test.operation, order) ? .yes : .no
         case .hasElement: return ArrayText.has(text, constants[test.firstConstant], by: test.comparator)
         case .contains, .isContained, .overlaps, .like, .likeFolded, .likeFoldedASCII:

@@ -120,7 +120,7 @@ extension PredicateNode {
     /// Column slots that the node reads.
     var slots: Set<Int> {
         switch self {
-        case .test(let test): [test.slot]
+        case .test(let test): test.oldSlot.map { [test.slot, $0] } ?? [test.slot]
         case .term(let term): term.slots
         default: parts.reduce(into: []) { $0.formUnion($1.slots) }
         }

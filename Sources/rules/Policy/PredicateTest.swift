@@ -3,8 +3,12 @@ import Bytes
 /// Test that compares one column with constants.
 struct PredicateTest: Sendable, Hashable {
     var slot: Int
+    /// Slot of the same column in the row before the change, if the test reads it; nil if the test reads only the row.
+    var oldSlot: Int?
     var operation: Predicate.Test.Operation
     var isNegated = false
+    /// True if the constant is the number of microseconds from the commit of the change to the time that is meant.
+    var isRelative = false
     /// True if the list of an `in` contains NULL.
     var hasNull = false
     var comparator: Comparator
@@ -13,13 +17,16 @@ struct PredicateTest: Sendable, Hashable {
     /// Labels of the enumeration in their order, if the test depends on the order.
     var labels: [[UInt8]] = []
 
+    /// Slot of the value that is compared with the constants.
+    var testedSlot: Int { oldSlot ?? slot }
+
     /// True if only PostgreSQL can decide the test for some values of the column's type.
     var mayAsk: Bool {
         switch operation {
         case .ask, .askOfValue, .askWhetherDistinct, .likeFoldedASCII: true
         case .less, .lessOrEqual, .greater, .greaterOrEqual: comparator.kind == .enumeration
         case .equal, .isNull, .isTrue, .isFalse, .isDistinct, .isIn, .contains, .isContained, .overlaps, .hasElement,
-            .like, .likeFolded:
+            .like, .likeFolded, .changed:
             false
         }
     }
@@ -30,7 +37,7 @@ struct PredicateTest: Sendable, Hashable {
         case .isNull, .isTrue, .isFalse: true
         case .equal, .isDistinct, .isIn: comparator.keyForm != nil
         case .less, .lessOrEqual, .greater, .greaterOrEqual, .contains, .isContained, .overlaps, .hasElement, .like,
-            .likeFolded, .likeFoldedASCII, .ask, .askOfValue, .askWhetherDistinct:
+            .likeFolded, .likeFoldedASCII, .ask, .askOfValue, .askWhetherDistinct, .changed:
             false
         }
     }
@@ -60,6 +67,13 @@ extension PredicateNode {
         }
     }
 
+    /// Returns the test for the row before the change, whose values have the slots after those of the row.
+    func ofOldRow(columnCount: Int) -> PredicateNode {
+        guard case .test(var test) = self else { preconditionFailure("a condition on an old row is a test") }
+        test.oldSlot = columnCount + test.slot
+        return .test(test)
+    }
+
     static func isDistinct(_ slot: Int, _ comparator: Comparator, from constant: [UInt8]) -> PredicateNode {
         .test(compared(slot, .isDistinct, comparator, constant))
     }
@@ -70,8 +84,14 @@ extension PredicateNode {
     }
 
     static func isIn(_ slot: Int, _ comparator: Comparator, _ elements: [[UInt8]?]) -> PredicateNode {
+        let isConstant = elements.allSatisfy { $0 == nil }
+        if isConstant { return .constant(elements.isEmpty ? .no : .unknown) }
+        return isInOldRow(slot, comparator, elements)
+    }
+
+    /// Returns the test of a list as `isIn` does, but a test also for a list without values.
+    static func isInOldRow(_ slot: Int, _ comparator: Comparator, _ elements: [[UInt8]?]) -> PredicateNode {
         let known = elements.compactMap { $0 }
-        if known.isEmpty { return .constant(elements.isEmpty ? .no : .unknown) }
         return .test(
             PredicateTest(
                 slot: slot, operation: .isIn, hasNull: known.count < elements.count, comparator: comparator,

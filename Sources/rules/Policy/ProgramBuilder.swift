@@ -46,7 +46,8 @@ struct ProgramBuilder {
         }
         tests.append(
             Predicate.Test(
-                slot: Int32(test.slot), operation: test.operation, isNegated: test.isNegated, hasNull: test.hasNull,
+                slot: Int32(test.slot), oldSlot: Int32(test.oldSlot ?? -1), operation: test.operation,
+                isNegated: test.isNegated, isRelative: test.isRelative, hasNull: test.hasNull,
                 comparator: comparator, firstConstant: first, constantCount: Int32(test.constants.count)))
     }
 

@@ -17,7 +17,8 @@ public struct Question: Sendable, Hashable {
 
 extension FilterCheck {
     /// Returns the filter as an SQL condition on the table. The filter's values are the parameters `$1` and so on, as
-    /// texts in any form. `column` returns the SQL of a column.
+    /// texts in any form. `column` returns the SQL of a column. The filter may not read the row before a change
+    /// (`oldSlots`).
     public func condition(on column: (Int) -> String) -> (sql: String, constants: [String]) {
         QuestionWriter.condition(self, columns: columns.indices.map(column))
     }
@@ -57,7 +58,10 @@ struct QuestionWriter {
 
     private mutating func expression(_ node: CheckedNode) -> String {
         switch node {
-        case .test(let test): return condition(test)
+        case .test(let test):
+            precondition(!test.isOld, "PostgreSQL is not asked about rows before a change")
+            return condition(test)
+        case .changed: preconditionFailure("PostgreSQL is not asked what a change has changed")
         case .all(let parts): return joined(parts, " AND ")
         case .any(let parts): return joined(parts, " OR ")
         case .not(let part): return "(NOT " + expression(part) + ")"
@@ -87,6 +91,9 @@ struct QuestionWriter {
             guard let value = elements.first ?? nil else { preconditionFailure("a condition without a value") }
             return holding(column, test.comparison, String(decoding: value, as: UTF8.self), type)
         case .literal(let index): return holding(column, test.comparison, canonical[index], type)
+        case .relative(let offset):
+            precondition(columns != nil, "PostgreSQL is not asked about the time of a commit that it does not know")
+            return holding(column, test.comparison, fromNow: offset, type)
         }
     }
 
@@ -100,6 +107,18 @@ struct QuestionWriter {
         assert(comparison != .in && comparison != .is, "a list or a word, and no value")
         let operand = SQLType.operand(of: comparison, on: type)
         return "\(column) \(SQLType.symbol(comparison)) CAST(\(parameter(value)) AS \(operand))"
+    }
+
+    /// Returns the comparison of a column with a time relative to the query.
+    private mutating func holding(
+        _ column: String, _ comparison: FilterOperator, fromNow microseconds: Int64, _ type: TypeFacts
+    ) -> String {
+        let span = "CAST(\(parameter("\(microseconds) microseconds")) AS pg_catalog.interval)"
+        let symbol = SQLType.symbol(comparison)
+        if type.oid == TypeOID.timestamptz { return "\(column) \(symbol) pg_catalog.now() + \(span)" }
+        // A timestamp without a time zone is taken as UTC, and a date as its beginning in UTC.
+        let moment = "pg_catalog.timezone('UTC', pg_catalog.now() + \(span))"
+        return "CAST(\(column) AS pg_catalog.timestamp) \(symbol) \(moment)"
     }
 
     private mutating func parameter(_ text: String) -> String {

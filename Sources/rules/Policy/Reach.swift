@@ -37,17 +37,18 @@ struct Reach {
         if let range = range(test) { return Reach(.within(range), isExact: false) }
         guard !test.isNegated, let form = test.comparator.keyForm else { return Reach(.scan, isExact: false) }
         switch test.operation {
-        case .like: return starting(test.constants[0], test.slot)
+        case .like: return starting(test.constants[0], test.testedSlot)
         case .equal, .isIn:
             return keyed(
-                test.constants.map { EqualityKey(slot: test.slot, form: form, bytes: $0) }, isExact: true)
+                test.constants.map { EqualityKey(slot: test.testedSlot, form: form, bytes: $0) }, isExact: true)
         case .hasElement:
             // An element that is written with escapes is not a part of the array's text, so it cannot be looked up.
             guard form == .asIs, !test.constants[0].contains(where: { "\"\\".utf8.contains($0) }) else {
                 return Reach(.scan, isExact: false)
             }
             return keyed(
-                [EqualityKey(slot: test.slot, form: form, bytes: test.constants[0], part: .element)], isExact: true)
+                [EqualityKey(slot: test.testedSlot, form: form, bytes: test.constants[0], part: .element)],
+                isExact: true)
         default: return Reach(.scan, isExact: false)
         }
     }
@@ -55,10 +56,11 @@ struct Reach {
     // MARK: Ranges and prefixes
 
     private static func range(_ test: PredicateTest) -> ValueRange? {
-        guard let constant = test.constants.first, test.constants.count == 1 else { return nil }
+        guard let constant = test.constants.first, test.constants.count == 1, !test.isRelative else { return nil }
         switch test.operation {
-        case .less, .lessOrEqual: return range(test.slot, test.comparator, constant, isBelow: !test.isNegated)
-        case .greater, .greaterOrEqual: return range(test.slot, test.comparator, constant, isBelow: test.isNegated)
+        case .less, .lessOrEqual: return range(test.testedSlot, test.comparator, constant, isBelow: !test.isNegated)
+        case .greater, .greaterOrEqual:
+            return range(test.testedSlot, test.comparator, constant, isBelow: test.isNegated)
         default: return nil
         }
     }

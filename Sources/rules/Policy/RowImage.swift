@@ -25,19 +25,55 @@ public struct ColumnPlace: Sendable {
 }
 
 /// Row image with access to columns by slot, without parsing it again.
+///
+/// An image for filters on what changed also has the row before the change. The slots of that row's columns follow those
+/// of the row.
 public struct RowImage: ~Escapable {
+    /// Row before the change, as filters may use it.
+    public enum OldRow: UInt8, Sendable {
+        /// No such row: the change inserts the row, or the subscriber may not see what the row was.
+        case none
+        /// The image has the row before an update. Single values may be absent.
+        case known
+        /// The change deletes the row, which is its own old row.
+        case deleted
+        /// Row of which it is not certain that the subscriber may see it.
+        case undecided
+    }
+
     @usableFromInline let bytes: RawSpan
     @usableFromInline let places: Span<ColumnPlace>
     /// Value of `now()` in microseconds since 2000-01-01 UTC. If nil, PostgreSQL must decide conditions that need it.
     public let moment: Int64?
+    public let oldRow: OldRow
+    /// Time of the change's commit in microseconds since 2000-01-01 UTC; nil if it is not known.
+    public let committed: Int64?
 
     /// Creates a row image. `places` has one element for each column slot of the table; its offsets refer to `bytes`.
     @inlinable
     @_lifetime(copy bytes, copy places)
-    public init(bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil) {
+    public init(
+        bytes: RawSpan, places: Span<ColumnPlace>, moment: Int64? = nil, committed: Int64? = nil,
+        oldRow: OldRow = .none
+    ) {
         self.bytes = bytes
         self.places = places
         self.moment = moment
+        self.committed = committed
+        self.oldRow = oldRow
+    }
+
+    /// Returns the image with another row before the change.
+    @_lifetime(copy self)
+    func with(oldRow: OldRow) -> RowImage {
+        RowImage(bytes: bytes, places: places, moment: moment, committed: committed, oldRow: oldRow)
+    }
+
+    /// Returns the image of the row before the change, whose first column has the slot `start`.
+    @_lifetime(copy self)
+    func before(startingAt start: Int) -> RowImage {
+        let first = min(start, places.count)
+        return RowImage(bytes: bytes, places: places.extracting(first..<places.count), moment: moment)
     }
 
     @inlinable

@@ -11,6 +11,8 @@ extension Predicate {
         for node in program { hash.combine(UInt64(node.kind.rawValue) << 32 | UInt64(UInt32(bitPattern: node.test))) }
         for test in tests {
             hash.combine(UInt64(UInt32(bitPattern: test.slot)) << 32 | UInt64(UInt32(bitPattern: test.constantCount)))
+            if test.isRelative { hash.combine(1 << 40) }
+            if test.readsOldRow { hash.combine(UInt64(UInt32(bitPattern: test.oldSlot))) }
             hash.combine(test.operation, test.comparator, isNegated: test.isNegated, hasNull: test.hasNull)
         }
         for term in terms { term.combine(into: &hash) }
@@ -49,6 +51,8 @@ extension PredicateNode {
 extension PredicateTest {
     fileprivate func combine(into hash: inout KeyHash) {
         hash.combine(UInt64(slot))
+        if isRelative { hash.combine(1 << 40) }
+        if let oldSlot { hash.combine(UInt64(oldSlot)) }
         hash.combine(operation, comparator, isNegated: isNegated, hasNull: hasNull)
         for constant in constants { hash.combine(constant) }
         for label in labels { hash.combine(label) }

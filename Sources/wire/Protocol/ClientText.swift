@@ -28,6 +28,8 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case movesFromLog = "MovesFromLog"
     case movesHidden = "MovesHidden"
     case setsUnknown = "SetsUnknown"
+    case oldRowsFromLog = "OldRowsFromLog"
+    case rowsAge = "RowsAge"
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"

@@ -195,3 +195,23 @@ async def wanted(database, table: str, filters) -> dict[str, list[int]]:
         ids = await database.run(select.format(table, condition))
         found[text] = [int(one) for one in ids.split(",") if one]
     return found
+
+
+#: (filter, which of the changes below it matches: the number of each in their order)
+EVENTS = [
+    ("changed=v", [1, 2, 3, 5]), ("changed=not.v", [4]), ("changed=in.(v,w)", [1, 2, 3, 4, 5]), ("changed=id", [1, 2, 5]),
+    ("old.v=eq.a", [3]), ("old.v=eq.b", [4, 5]), ("old.v=not.eq.a", [4, 5]), ("old.w=is.null", [3, 4]), ("old.v=eq.a,v=eq.b", [3]),
+    ("or=(old.v.eq.a,w.eq.x)", [3, 4, 5]), ("not.or=(old.v.eq.a,changed.v)", [4]), ("and=(changed.not.v,old.w.is.null)", [4]),
+]  # fmt: skip
+
+
+def event_table(table: str, identity: str) -> list[str]:
+    return published(table, "id int PRIMARY KEY, v text, w text", f"ALTER TABLE {table} REPLICA IDENTITY {identity}")
+
+
+def event_statements(table: str) -> list[str]:
+    """Five changes, which `EVENTS` numbers from one."""
+    return [
+        f"INSERT INTO {table} VALUES (1, 'a'), (2, 'z')", f"UPDATE {table} SET v = 'b' WHERE id = 1",
+        f"UPDATE {table} SET w = 'x' WHERE id = 1", f"DELETE FROM {table} WHERE id = 1",
+    ]  # fmt: skip

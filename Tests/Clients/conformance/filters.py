@@ -64,6 +64,21 @@ async def entering(stage):
     equal(came, [("INSERT", 1), ("UPDATE", 2)], "the changes that match")
 
 
+@scenario("beyond the reference: filters on what a change has changed, whatever the identity keeps", tables=[
+    *filters.event_table("c_events_full", "FULL"), *filters.event_table("c_events_key", "DEFAULT")])  # fmt: skip
+async def events(stage):
+    for table in ("c_events_full", "c_events_key"):
+        peer = await stage.peer()
+        topic = "realtime:" + table
+        ids = await peer.subscribe(topic, binding(table), *(binding(table, filter=text) for text, _ in filters.EVENTS))
+        await stage.database.run(*filters.event_statements(table))
+        changes = [await peer.change(topic) for _ in range(5)]
+        equal([change.data["type"] for change in changes], ["INSERT", "INSERT", "UPDATE", "UPDATE", "DELETE"], "the changes")
+        for number, (text, wanted) in zip(ids[1:], filters.EVENTS):
+            came = [place + 1 for place, change in enumerate(changes) if number in change.payload["ids"]]
+            equal(came, wanted, f"the changes of {table} that match {text}")
+
+
 PLACE = "Unable to subscribe to changes with given parameters. "
 WRONG = {
     # Filter → the whole message, or its end where the reference's form is followed.
@@ -75,6 +90,10 @@ WRONG = {
     "id=eq.1,": "Error parsing `filter` params: filter must not contain empty segments (check for extra commas)",
     "nope=eq.1": "invalid column for filter nope",
     "hidden=eq.1": "invalid column for filter hidden",
+    "changed=nope": "invalid column for filter nope",
+    "changed=in.(id,hidden)": "invalid column for filter hidden",
+    "old.hidden=eq.1": "invalid column for filter old.hidden",
+    "old.name=match.a": "has no conditions that only PostgreSQL can decide, such as match on column name of type text",
     "id=eq.hey": 'invalid input syntax for type integer: "hey"',
     "id=in.(1,hey)": 'invalid input syntax for type integer: "hey"',
     "id=is.nothing": "invalid value for is filter: must be null, true, false, or unknown",

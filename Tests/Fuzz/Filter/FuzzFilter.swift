@@ -35,14 +35,20 @@ private func predicate(_ text: String, _ lines: [ArraySlice<UInt8>]) -> Predicat
 private func judge(_ predicate: Predicate, _ lines: [ArraySlice<UInt8>], _ shift: Int) {
     let bytes = lines.flatMap { $0 }
     var places: [ColumnPlace] = []
-    for slot in columns.indices {
+    // The row, and then the row before the change.
+    for slot in 0..<2 * columns.count {
         let line = lines[(slot + shift) % lines.count]
         let start = lines[..<((slot + shift) % lines.count)].reduce(0) { $0 + $1.count }
         places.append(ColumnPlace(kind: .text, start: UInt32(start), length: UInt32(line.count)))
     }
-    let row = RowImage(bytes: bytes.span.bytes, places: places.span)
+    for oldRow in [RowImage.OldRow.none, .deleted, .undecided] where predicate.readsOldRow {
+        let row = RowImage(bytes: bytes.span.bytes, places: places.span, oldRow: oldRow)
+        _ = predicate.verdict(on: row)
+    }
+    let row = RowImage(bytes: bytes.span.bytes, places: places.span, committed: 8_000_000_000, oldRow: .known)
     let verdict = predicate.verdict(on: row)
-    precondition(verdict != .ask || predicate.question != nil, "nothing to ask with")
+    let isNeverAsked = predicate.readsOldRow || predicate.readsClock
+    precondition(verdict != .ask || predicate.question != nil || isNeverAsked, "nothing to ask with")
     if case .within(let range) = predicate.access {
         precondition(range.mayHold(row.text(range.slot)) || verdict != .yes && verdict != .ask, "a match out of range")
     }
@@ -89,5 +95,7 @@ private let seeds = [
     "a=ov.{1,2}\n{1.50,NULL,NaN}\n[0:1]={7,8}\n{{1,2},{3,4}}\n{\"a\\\"b\"}", "a=gt.{1}\n{1}\n{}", "e=gt.sad\nok",
     "p=eq.x \nx  ", "u=eq.A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11\na0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     "f=eq.0\n-0\nNaN\n1e300",
+    "or=(changed.n,old.t.eq.a,changed.not.in.(i,\"z\"))\n1\n1.0\na", "changed=t,old.n=gt.1,old.a=cs.{1}\n1\n2\n{1}",
+    "z=gt.now-10min,y=lte.now+2d\n2000-01-01 10:20:30+00\n2000-01-02\n-infinity", "not.and=(z.lt.now,old.z.gte.now-1s)",
     "j=eq.1\n1.00\n\"q\\\"\"", "n=in.(1,2.50)\n2.5", "n=eq.1.50\n1.50.0\n1.5",
 ]

@@ -164,6 +164,18 @@ extension LiveFilter {
         return LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "in", value: "(\(list))"))
     }
 
+    /// Returns a filter for rows whose time is less than an age ago. Rows leave it as time passes, which the server does
+    /// not report: see `leavesAt` of ``LiveQuery``.
+    ///
+    /// - Parameters:
+    ///   - column: column with the time of a row.
+    ///   - age: age in whole seconds, at least one.
+    public static func newer(_ column: KeyPath<Row.Columns, LiveColumn<Date>>, than age: Duration) -> LiveFilter {
+        let seconds = min(max(1, age.components.seconds), 999_999_999)
+        return LiveFilter(
+            .condition(column: Row.columns[keyPath: column].name, operation: "gt", value: "now-\(seconds)s"))
+    }
+
     /// Returns a filter for rows whose column is NULL.
     public static func isNull<Value>(_ column: KeyPath<Row.Columns, LiveColumn<Value>>) -> LiveFilter {
         LiveFilter(.condition(column: Row.columns[keyPath: column].name, operation: "is", value: "null"))

@@ -179,7 +179,7 @@ struct Ruling {
         for pair in pairs {
             let table = TableName(schema: pair.table.schema, name: pair.table.name)
             let ofPolicies = (pair.policy?.row.columns ?? []).filter(\.isNeeded).map(\.name)
-            let ofFilters = (pair.bindings ?? []).flatMap { $0.predicate?.slots ?? [] }.map {
+            let ofFilters = (pair.bindings ?? []).flatMap { $0.predicate?.columns ?? [] }.map {
                 pair.table.columns[$0].name
             }
             for name in ofPolicies + ofFilters where masking.masks(name, of: table) { found.insert("\(table).\(name)") }

@@ -190,6 +190,7 @@ struct RulingPass: ~Copyable {
     private mutating func judge(_ payload: RawSpan, _ entry: EventLogEntry, _ window: HistoryWindow) throws {
         var part = try TransactionPart(payload)
         index.moment = PostgresMoment.of(part.info.commitTime)
+        index.committed = index.moment
         time = entry.time
         var offset = entry.offset
         while true {
@@ -286,6 +287,8 @@ struct RulingPass: ~Copyable {
         guard target.part == nil else { return nil }
         let pair = ruling.pairs[target.pair]
         if keepsUnknown, pair.blindness == .filters { return .filters }
+        // PostgreSQL is not asked about the row before a change, and the filter depends on who may see that row.
+        if target.binding?.readsOldRow == true { return .columns }
         guard let passes = try passesFilter(target, change) else { return .filters }
         guard passes else { return nil }
         guard let policy = target.judged else { return .columns }

@@ -8,7 +8,8 @@ public enum UnknownCause: String, Sendable, Hashable, CaseIterable {
     case filters
     /// Memberships of that time cannot be computed from the log.
     case memberships
-    /// The change lacks a column that policies read, or a bundle has masked it.
+    /// The change lacks a column that policies read, or that a filter reads of the row before the change, or a bundle has
+    /// masked it.
     case columns
     /// Policies that only PostgreSQL can evaluate, which knows only the present data.
     case onlyPostgres = "only_postgres"

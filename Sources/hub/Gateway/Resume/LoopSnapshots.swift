@@ -323,6 +323,7 @@ extension SnapshotRefusal {
         case .notReadable: self = .notReadable
         case .noPrimaryKey: self = .noPrimaryKey
         case .otherTable: self = .tableChanged
+        case .onlyEvents: self = .onlyEvents
         }
     }
 }

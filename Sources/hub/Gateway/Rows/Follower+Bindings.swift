@@ -191,7 +191,7 @@ extension Follower {
         for (request, outcome) in zip(requests, outcomes) {
             switch outcome {
             case .tables(let tables):
-                if let refusal = refusal(of: tables, request.request) {
+                if let refusal = refusal(of: tables, policies, request.request) {
                     replace([], request.binding, channel)
                     note(.failed([refusal]), request.binding, channel)
                     continue
@@ -201,7 +201,7 @@ extension Follower {
                 home.sets.compareSights(of: request.binding, channel)
                 var moves: [ClientText] = []
                 if channel.bindings[request.binding].wantsMoves {
-                    moves = tables.compactMap(warning(aboutMovesOf:))
+                    moves = tables.flatMap(warnings(aboutMovesOf:))
                     moves += tables.compactMap { table in
                         warning(aboutSetsOf: table, table.policy.flatMap { policies[ObjectIdentifier($0)] })
                     }

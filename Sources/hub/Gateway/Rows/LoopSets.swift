@@ -227,6 +227,6 @@ extension Channel.Binding {
     }
 
     fileprivate func hearsOfOtherRows(of placed: Placement) -> Bool {
-        wantsMoves && placed.binding.operations == .all
+        wantsMoves && placed.binding.operations == .all && !placed.binding.readsOldRow
     }
 }

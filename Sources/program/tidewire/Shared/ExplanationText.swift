@@ -176,6 +176,8 @@ struct ExplanationPrinter {
             }
         if let record, explanation.isTold { try line("old_record", record) }
         guard let new = explanation.image, let old = explanation.oldImage, new.isMatch != old.isMatch else { return }
+        // A filter on what changed selects events: rows do not enter or leave it.
+        if old.filter.isEmpty, !new.filter.isEmpty { return }
         try line(
             "moved",
             new.isMatch
