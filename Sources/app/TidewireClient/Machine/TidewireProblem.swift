@@ -43,8 +43,8 @@ public enum RefetchReason: Sendable, Hashable {
     case changesMissing(String)
     /// A TRUNCATE removed all rows of a table.
     case truncated
-    /// This user may see other rows than before, although no row changed: a membership, a policy, a right or the token
-    /// did.
+    /// Other rows than before may be visible to this user, although no row changed: a membership, a policy, a right or
+    /// the token did.
     case visibilityChanged
     /// The server has no positions, or had none yet, so it is unknown which changes the client missed.
     case noResume

@@ -26,8 +26,8 @@ final class Channel {
         /// the changes that these rows show.
         var beginsWithRows = false
         var tables: [Placement] = []
-        /// What decided about the rows of each table (by its oid) when the binding was last placed. Kept for bindings that
-        /// want moves.
+        /// Rules that decided about the rows of each table (by its oid) when the binding was last placed. Kept for
+        /// bindings that want moves.
         var sights: [UInt32: RowSight] = [:]
         /// Newest result of resolving the binding.
         var outcome = Said.nothing
