@@ -49,7 +49,7 @@ import Testing
         let waiting = Mutex(Self.files)
         let failures = Mutex<[String]>([])
         do {
-            try together(4) { _ in
+            try together(6) { _ in
                 while let file = waiting.withLock({ $0.popLast() }) {
                     guard let failure = failure(of: file) else { continue }
                     failures.withLock { $0.append(failure) }

@@ -84,6 +84,33 @@ import TidewireClientTesting
             ])
     }
 
+    @Test func `other rows that this user sees replace the rows, on the same channel`() {
+        var (talk, ref) = opened()
+        talk.admit(ref, at: "e.3")
+        talk.hearRow(1)
+        talk.hearComplete("e.3", ref)
+        talk.hearCaughtUp("e.3", joinRef: ref)
+        let begun = talk.hear("system", ["status": "ok", "code": "SetChanged", "message": "all follow"], joinRef: ref)
+        #expect(begun.sent.isEmpty && begun.told == [.rowsBegin])
+        talk.hearRow(2)
+        #expect(
+            talk.hearComplete("e.7", ref).told == [
+                .rowsEnd(.visibilityChanged, at: LogPosition(epoch: "e", offset: 7))
+            ])
+        #expect(talk.hearChange(8, at: "e.8", behind: "e.7").rows == ["8"])
+    }
+
+    @Test func `a connection that breaks amid other rows asks for all rows`() {
+        var (talk, ref) = opened()
+        talk.admit(ref, at: "e.3")
+        talk.hearComplete("e.3", ref)
+        _ = talk.hear("system", ["status": "ok", "code": "SetChanged", "message": "all follow"], joinRef: ref)
+        talk.on(.interrupted(.closed(code: 1012, reason: "")))
+        talk.wait(.milliseconds(500))
+        let join = joins(talk.on(.opened)).first
+        #expect(options(join)?["resume"] == nil && options(join)?["snapshot"] == true)
+    }
+
     @Test func `where asking again may help it does, later each time and not for ever`() {
         var (talk, ref) = opened()
         var asked = 1

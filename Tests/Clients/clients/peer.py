@@ -156,12 +156,16 @@ def check_event(message: Message):
     if event == "system":
         # One message of the reference has no channel, and says so.
         if payload.get("message") != "Server requested disconnect":
-            # Only who asked for positions or rows is sent these.
-            more = {"CaughtUp": " position", "SnapshotComplete": " position rows"}.get(message.code, "")
+            # Only who asked for positions, rows or moves is sent these.
+            more = {"CaughtUp": " position", "SnapshotComplete": " position rows", "SetComplete": " rows"}.get(message.code, "")
+            more += " sets" if message.code == "SetChanged" and "sets" in payload else ""
+            for rows in payload.get("sets", []):
+                keys(rows, "schema table column values", "a set")
             keys(payload, "extension status message channel" + more, "a system message")
             equal("realtime:" + payload["channel"], message.topic, "the channel of a system message, without prefix,")
-        true(all(isinstance(payload[key], int if key == "rows" else str) for key in payload),
-             "a system message to be all strings, but for a number of rows", message)  # fmt: skip
+        kinds = {"rows": int, "sets": list}
+        true(all(isinstance(payload[key], kinds.get(key, str)) for key in payload),
+             "a system message to be all strings, but for a number of rows and for sets", message)  # fmt: skip
         true(payload["extension"] in ("system", "postgres_changes"), "a known extension", message)
         true(payload["status"] in ("ok", "error"), "a status of ok or error", message)
         true(bool(message.code) == (payload["message"] not in PLAIN), "a code where there is more than that all is well", message)
@@ -193,8 +197,9 @@ def check_data(data: dict):
     true(kind in REPLICA_KEYS, "a type of INSERT, UPDATE or DELETE", data)
     wanted = f"schema table commit_timestamp type columns errors {REPLICA_KEYS[kind]}"
     if "tidewire" in data:
-        # Only who asked for moves is sent the one, with a row that left; only who asked for the rows there are the other.
-        true((kind, data["tidewire"]) in (("DELETE", {"moved": "out"}), ("INSERT", {"snapshot": True})), "a mark", data)
+        # Only who asked for moves is sent rows that left or came; only who asked for the rows there are those.
+        marks = (("DELETE", {"moved": "out"}), ("INSERT", {"moved": "in"}), ("INSERT", {"snapshot": True}))
+        true((kind, data["tidewire"]) in marks, "a mark", data)
         wanted += " tidewire"
     keys(data, wanted, f"the data of an {kind}")
     true(isinstance(data["commit_timestamp"], str) and TIMESTAMP.match(data["commit_timestamp"]),
