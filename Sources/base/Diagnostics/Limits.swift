@@ -685,6 +685,11 @@ public enum Limits {
     /// Maximum number of keys that came or went in a holder's memberships for which the hub sends the rows with these
     /// keys. With more, the client fetches its rows again.
     public static let maximumTouchedKeys = 256
+    /// Maximum number of times in quick succession that the hub sends a channel rows because its user may see other rows
+    /// than before. With more, the client fetches its rows again.
+    public static let otherRowsBurst = 64
+    /// Interval after which a channel may be sent such rows once more.
+    public static let otherRowsInterval = Duration.milliseconds(250)
     /// Maximum number of expressions that one request to PostgreSQL explains.
     public static let maximumExplainedExpressions = 1024
 

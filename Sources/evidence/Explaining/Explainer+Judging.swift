@@ -11,20 +11,24 @@ import System
 
 /// Time of the memberships with which the explainer evaluated a change.
 enum MembershipTime {
-    case now
+    /// The present memberships, because those at the change could not be computed. The text is the reason.
+    case now(String)
     case then
     /// Memberships at the time of the change, without the effect of changes that the log does not have yet or no longer
     /// has.
     case thenAsFarAsTheLogGoes
-    /// Unknown: only the log is available, and it does not show enough.
-    case unknown
+    /// Unknown: the log does not show enough. With a database, too, they could not be computed back.
+    case unknown(hasDatabase: Bool)
 
     fileprivate var sentence: String {
         switch self {
-        case .now: "memberships are as they are now, not as they were when the change was committed"
+        case .now(let reason):
+            "memberships are as they are now, not as they were when the change was committed: \(reason)"
         case .then: "memberships are as they were when the change was committed, by the log"
-        case .unknown:
+        case .unknown(hasDatabase: false):
             "the log alone does not have all memberships; with a database, they are computed back from those of now"
+        case .unknown(hasDatabase: true):
+            "memberships at the commit of the change are unknown: the log does not show all of them, and those of now cannot be computed back (a table of memberships was truncated since, or the log has a gap)"
         case .thenAsFarAsTheLogGoes:
             "memberships are as they were when the change was committed, by the log; changes after the log's end are not included"
         }
@@ -95,7 +99,7 @@ extension Explainer {
         /// Parts of each policy, in the order of `policy.parts`.
         var parts: [[HeldPart]]
         var memberships: [HeldMembership: (keys: MembershipKeys, trouble: String?)] = [:]
-        var membershipsAreOf = MembershipTime.now
+        var membershipsAreOf = MembershipTime.then
 
         func keys(_ residual: Residual) -> [MembershipKeys] {
             let unfilled = residual.memberships.first { memberships[$0] == nil }
@@ -159,10 +163,16 @@ extension Explainer {
         let fills = Awaiting.answer(within: Self.patience) { then in
             judge.fill(wanted.map { ($0.membership, subject) }, seeing: nil, then: then)
         }
-        if let fills, let keys = keys(of: wanted, as: fills, at: change) {
+        do throws(NotComputedBack) {
+            guard let fills else { throw .noAnswer }
+            let keys = try keys(of: wanted, as: fills, at: change)
             held.membershipsAreOf = keys.time
             for (membership, keys) in zip(wanted, keys.keys) { held.memberships[membership] = (keys, nil) }
             return
+        } catch {
+            // The present memberships would be a guess, and the log may show those that matter.
+            if error == .notExact { return fillFromLog(&held, wanted, change) }
+            held.membershipsAreOf = .now(error.rawValue)
         }
         for (index, membership) in wanted.enumerated() {
             held.memberships[membership] = keys(membership, fills?[index] ?? .unavailable, subject)
@@ -178,10 +188,11 @@ extension Explainer {
         let rows = rows(of: change, in: held.policy.table)
         for (index, membership) in wanted.enumerated() {
             guard let logged, let keys = keys(membership, logged[index], held, rows) else {
-                held.memberships[membership] = (
-                    Held.unknown, "the log does not have it, and there is no database to ask"
-                )
-                held.membershipsAreOf = .unknown
+                let why =
+                    judge == nil
+                    ? "the log does not have it, and there is no database to ask" : "the log does not have it"
+                held.memberships[membership] = (Held.unknown, why)
+                held.membershipsAreOf = .unknown(hasDatabase: judge != nil)
                 continue
             }
             held.memberships[membership] = (keys, nil)
@@ -189,7 +200,7 @@ extension Explainer {
     }
 
     private func logged(_ wanted: [HeldMembership], _ change: RecordedChange) -> [LoggedMembership]? {
-        guard let log = settings.log, let snapshot, past != nil else { return nil }
+        guard let log = settings.log, let snapshot, past != nil || judge != nil else { return nil }
         let sets = wanted.map { held in
             Ruling.Members(held: held, table: snapshot.followed(held.membership.table), fill: .unavailable)
         }
@@ -202,7 +213,7 @@ extension Explainer {
         guard let table = snapshot?.related(table) else { return [] }
         let images =
             change.operation == .update && change.oldImage != .none ? [false, true] : [change.operation == .delete]
-        return images.map { ExplainedRow(change, isOld: $0, of: table, atThatTime: true) }
+        return images.map { ExplainedRow(change, isOld: $0, of: table, atThatTime: past != nil) }
     }
 
     /// Returns the membership's keys among the key values in the given rows. Nil if for one of these values the log
@@ -232,28 +243,39 @@ extension Explainer {
     }
 
     /// Returns the memberships' keys at the commit of the change. The present keys are computed back by the logged
-    /// changes of their tables. Nil if the log does not have enough of these changes.
+    /// changes of their tables. Throws if the log does not have enough of these changes.
     private func keys(
         of wanted: [HeldMembership], as fills: [MembershipFill], at change: RecordedChange
-    ) -> (keys: [MembershipKeys], time: MembershipTime)? {
-        guard let log = settings.log, let snapshot else { return nil }
+    ) throws(NotComputedBack) -> (keys: [MembershipKeys], time: MembershipTime) {
+        guard let log = settings.log, let snapshot else { throw .noLog }
         let sets = zip(wanted, fills).map { held, fill in
             Ruling.Members(held: held, table: snapshot.followed(held.membership.table), fill: fill)
         }
         let isRead = sets.allSatisfy { set in
             if case .filled = set.fill { set.table != nil } else { false }
         }
-        guard isRead else { return nil }
+        guard isRead else { throw .notRead }
         var past = PastMemberships(sets, snapshot, lost: log.lost)
         // All changes of the change's own transaction already count for it.
         let isDone =
             (try? past.takeBack(
                 log, to: .offset(change.offset), from: change.offset, keeping: change.transaction.xid)) != nil
-        guard isDone, past.isExact, let end = (try? log.segments())?.last?.lastLSN else { return nil }
+        guard isDone, let end = (try? log.segments())?.last?.lastLSN else { throw .unreadableLog }
+        guard past.isExact else { throw .notExact }
         let isWhole = sets.allSatisfy { set in
             if case .filled(let rows) = set.fill { rows.position.rawValue <= end } else { false }
         }
         return (past.keys(of: Array(sets.indices)), isWhole ? .then : .thenAsFarAsTheLogGoes)
+    }
+
+    /// Reason why the memberships at a change cannot be computed back from the present ones.
+    private enum NotComputedBack: String, Error {
+        case noAnswer = "the database did not answer"
+        case noLog = "no log is read"
+        case notRead = "a table of memberships is not in the log, or cannot be read"
+        case unreadableLog = "the log cannot be read"
+        /// The log lacks the effect of some change, such as a truncation of the table.
+        case notExact = "the log does not show what changed since"
     }
 
     /// Converts PostgreSQL's answer to the keys of a membership. `trouble` is the reason if the keys are not reliable.
@@ -403,6 +425,10 @@ extension Explainer {
         let columns = held.policy.row.columns
         if let absent = columns.first(where: { $0.isNeeded && row.isAbsent($0.slot) }) {
             withoutPostgres = "the row's image does not hold \(absent.name), which the policies read"
+            return nil
+        }
+        if case .unknown(hasDatabase: true) = held.membershipsAreOf {
+            withoutPostgres = "it knows only the memberships of now, and the log does not show those at the change"
             return nil
         }
         guard expressions.count <= Limits.maximumExplainedExpressions else {

@@ -9,9 +9,8 @@ extension Limits {
     /// Maximum number of channels that a follower binds again in one turn, after the catalog changed.
     static let rebindingsPerTurn = 500
 
-    /// Pause before the hub reads rows again that come into a client's sight, because PostgreSQL did not show yet the
-    /// commit that the log has.
-    static let otherRowsInterval = Duration.seconds(1)
+    /// Pause before the hub reads rows again for channels whose rows did not show a commit that the log has.
+    static let readAgainInterval = Duration.seconds(1)
 
     /// Minimum time between two look-ups of the log's beginning.
     static let oldestOffsetInterval = Duration.seconds(1)

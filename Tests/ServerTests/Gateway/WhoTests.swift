@@ -10,6 +10,7 @@ import TestSupport
 import Testing
 
 @testable import Console
+@testable import Server
 @testable import Settings
 @testable import tidewire
 
@@ -369,6 +370,50 @@ import Testing
             #expect(isSent == stay.heard.contains(name), "\(name): \(answer)")
         }
         #expect((known > 0) == (scope == "full"), "\(known)")
+    }
+
+    /// Checks that present memberships never answer for those of a change, after which their table was truncated: either
+    /// the log shows the memberships that matter, or the answer is unknown.
+    @Test func `memberships that were truncated since are not guessed`() throws {
+        let stage = try GatewayStage(
+            """
+            CREATE TABLE members (team int, person uuid, PRIMARY KEY (team, person));
+            CREATE TABLE notes (id int PRIMARY KEY, team int);
+            ALTER TABLE notes REPLICA IDENTITY FULL; ALTER TABLE members REPLICA IDENTITY FULL;
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY shown ON notes FOR SELECT USING (
+                team IN (SELECT m.team FROM members m WHERE m.person = auth.uid()));
+            GRANT SELECT ON notes, members TO READER;
+            """ + SQLFile.extras.map(\.text).joined(separator: "\n"), publication: "FOR TABLE notes",
+            followed: "members")
+        defer { stage.stop() }
+        let caller = try stage.caller()
+        try caller.subscribe("realtime:a", [binding("notes")], token: stage.token(of: 1))
+        #expect(eventually { stage.hub.follows("members") && stage.catalogIsNoted })
+        try stage.run("INSERT INTO members VALUES (7, '\(GatewayStage.user(1))')")
+        try stage.run("INSERT INTO notes VALUES (1, 7)")
+        #expect(try caller.change().id == 1)
+        let (second, third) = (GatewayStage.user(2), GatewayStage.user(3))
+        try stage.run("BEGIN; TRUNCATE members; INSERT INTO members VALUES (7, '\(second)'), (8, '\(third)'); COMMIT")
+        try stage.awaitLog()
+        for (user, hub, words) in [
+            (1, "true", "would have been told"), (2, "false", "was NOT told"),
+            (3, "left to PostgreSQL", "only PostgreSQL can say whether"),
+        ] {
+            let answers = try Self.ask(
+                [
+                    "why", "--table", "notes", "--key", "id=1", "--role", stage.reader, "--sub",
+                    GatewayStage.user(user),
+                    "--database-url", stage.logins.hubURL, "--policy-database-url", stage.logins.policyURL,
+                ], stage)
+            let answer = try #require(answers.first)
+            let combined = (answer["image"] as? [String: Any])?["combined"] as? [String: Any]
+            let sentence = answer["sentence"] as? String ?? ""
+            // The ledger knows that the first user got the change.
+            let isSaid = sentence.contains(words) || user == 1 && sentence.contains("was told")
+            #expect(combined?["hub"] as? String == hub && isSaid, "\(user): \(answer)")
+            #expect(answer["told"] as? Bool == (user == 1))
+        }
     }
 
     /// Checks that `why` uses the ledger: policies alone cannot show that a client was connected.

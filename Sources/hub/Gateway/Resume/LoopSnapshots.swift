@@ -47,7 +47,7 @@ struct SnapshotPart {
 struct SnapshotProgress {
     /// Ticket that the events of this snapshot contain. The hub ignores events with another ticket.
     let number: UInt64
-    let purpose: SnapshotPlan.Purpose
+    let plan: SnapshotPlan
     let ticket: SnapshotTicket
     /// Envelopes for the snapshot's rows, by the index of a query in `SnapshotRequest.selections`.
     let envelopes: [ChangeEnvelope]
@@ -62,6 +62,10 @@ final class LoopSnapshots: LoopPart {
     /// Places (indices) of channels that began with a snapshot, while the log may still contain transactions that are
     /// in the snapshot.
     private var exclusions: Set<UInt32> = []
+    /// Places (indices) of parked channels whose rows are read again, because PostgreSQL did not show a commit yet.
+    private var tooOld: Set<UInt32> = []
+    /// Time (monotonic nanoseconds) at which they are read again.
+    private var readAgainAt: UInt64 = 0
 
     init(of home: ProjectLoop) { self.home = home }
 
@@ -140,7 +144,7 @@ final class LoopSnapshots: LoopPart {
         }
         channel.snapshot = .told(
             SnapshotProgress(
-                number: number, purpose: plan.purpose, ticket: ticket,
+                number: number, plan: plan, ticket: ticket,
                 envelopes: plan.parts.map { envelope($0, channel) }))
     }
 
@@ -161,7 +165,7 @@ final class LoopSnapshots: LoopPart {
         switch event {
         case .begun(let start):
             assert(telling.start == nil, "a snapshot begins once")
-            if isTooOld(start, telling.purpose, for: channel) { return tellOfOtherRowsLater(channel, telling) }
+            if isTooOld(start, telling.plan.purpose, for: channel) { return readAgainLater(telling, for: channel) }
             telling.start = start
             channel.snapshot = .told(telling)
             goOn(channel)
@@ -185,12 +189,28 @@ final class LoopSnapshots: LoopPart {
         return start.position.epoch != parked.epoch || start.position.offset < parked.offset
     }
 
-    private func tellOfOtherRowsLater(_ channel: Channel, _ telling: SnapshotProgress) {
+    /// Reads the rows again after a pause. The channel stays parked, so that it misses nothing.
+    private func readAgainLater(_ telling: SnapshotProgress, for channel: Channel) {
         telling.ticket.cancel()
         metrics.snapshots[.cancelled].add()
-        leaveLine(channel)
-        home.take(.otherRowsEnded, channel)
-        home.sets.tellAgain(channel)
+        channel.snapshot = .waiting(telling.plan)
+        hasLeftLine(channel)
+        tooOld.insert(channel.place)
+        readAgainAt = loop.now + Limits.readAgainInterval.wholeNanoseconds
+        home.lookAgainLater()
+    }
+
+    /// Starts the rows again of which PostgreSQL did not show everything.
+    func looksAgain() {
+        if tooOld.isEmpty { return }
+        guard loop.now >= readAgainAt else { return home.lookAgainLater() }
+        for place in tooOld.sorted() {
+            guard let channel = home.channels[place], case .waiting? = channel.snapshot,
+                !channel.session.snapshots.contains(place)
+            else { continue }
+            queue(channel)
+        }
+        tooOld = []
     }
 
     /// Requests the next page of the channel's snapshot, unless the socket is slow.
@@ -215,7 +235,7 @@ final class LoopSnapshots: LoopPart {
         guard let start = telling.start else { return fail(channel, .databaseAway) }
         assert(telling.rowCount == start.rowCount, "all rows that were counted are told")
         metrics.snapshots[.complete].add()
-        guard telling.purpose == .allRows else { return completeSet(of: channel, telling) }
+        guard telling.plan.purpose == .allRows else { return completeSet(of: channel, telling) }
         let position = channel.position.position(afterRowsAt: start.position)
         let text = "Snapshot complete: \(telling.rowCount) rows at \(position)"
         leave(channel, behind: start)
@@ -244,7 +264,7 @@ final class LoopSnapshots: LoopPart {
         case .told(let telling):
             telling.ticket.cancel()
             start = telling.start
-            purpose = telling.purpose
+            purpose = telling.plan.purpose
         }
         switch purpose {
         case .allRows:

@@ -15,13 +15,12 @@ extension Channel {
     struct OtherRows {
         /// Rows by the oid of their table.
         private(set) var due: [UInt32: TouchedRows] = [:]
-        private var told: [UInt32: TouchedRows] = [:]
-        /// Time (monotonic nanoseconds) before which the hub does not try again.
-        private(set) var isDueAt: UInt64 = 0
         /// Offset of the newest transaction in `due`; nil if no transaction caused it.
         private var newest: UInt64?
         /// Offset of the last transaction of which the client was told. A reader that goes back reads it again.
         private var toldAt: UInt64?
+        /// Time (monotonic nanoseconds) until which the rows that were read so far use up the channel's allowance.
+        private var usedUntil: UInt64 = 0
 
         var isEmpty: Bool { due.isEmpty }
 
@@ -33,18 +32,16 @@ extension Channel {
         /// True if the client was told of the transaction at this offset.
         func hasTold(_ offset: UInt64) -> Bool { toldAt.map { offset <= $0 } ?? false }
 
-        /// True if the client knows that rows follow, which could not be read yet.
-        var isRepeated: Bool { isDueAt > 0 }
-
-        /// Records that the rows could not be read yet.
-        mutating func tellAgain(at time: UInt64) {
-            for (table, rows) in told { due[table] = due[table]?.union(rows) ?? rows }
-            isDueAt = time
+        /// Takes one reading of rows from the channel's allowance. Returns false if nothing is left.
+        mutating func takeReading(at now: UInt64) -> Bool {
+            let begin = max(usedUntil, now)
+            let cost = Limits.otherRowsInterval.wholeNanoseconds
+            guard begin - now + cost <= UInt64(Limits.otherRowsBurst) * cost else { return false }
+            usedUntil = begin + cost
+            return true
         }
 
         mutating func isTold() {
-            told = due
-            isDueAt = 0
             due = [:]
             toldAt = [toldAt, newest].compactMap(\.self).max()
             newest = nil
@@ -118,13 +115,6 @@ final class LoopSets: LoopPart {
         for place in due.sorted() where home.channels[place].map(tell) ?? true { due.remove(place) }
     }
 
-    /// Tells the client after a pause, because PostgreSQL does not show yet what the log has.
-    func tellAgain(_ channel: Channel) {
-        channel.otherRows.tellAgain(at: loop.now + Limits.otherRowsInterval.wholeNanoseconds)
-        due.insert(channel.place)
-        home.lookAgainLater()
-    }
-
     /// Tells a client. Returns false if that is not possible yet.
     private func tell(_ channel: Channel) -> Bool {
         // Rows that are still to be read show everything.
@@ -132,19 +122,16 @@ final class LoopSets: LoopPart {
             channel.otherRows.isTold()
             return true
         }
-        guard loop.now >= channel.otherRows.isDueAt else {
-            home.lookAgainLater()
-            return false
-        }
         guard channel.isOpen, channel.delivery.follower != nil, channel.snapshot == nil, !channel.delivery.isResting,
             channel.ticket == 0, channel.bindings.allSatisfy({ $0.parameters == nil || $0.outcome != .nothing })
         else { return false }
-        let plan = plan(for: channel)
+        var plan = plan(for: channel)
+        // Whose memberships change without pause fetches the rows when they have changed.
+        if plan.sent != nil, !channel.otherRows.takeReading(at: loop.now) { plan = Plan(mustFetch: true) }
         if let (rows, sets) = plan.sent {
             guard home.snapshots.park(channel, for: rows, { .otherRowsDue($0) }) else { return false }
-            let isRepeated = channel.otherRows.isRepeated
             channel.otherRows.isTold()
-            if !isRepeated { say(sets, to: channel) }
+            say(sets, to: channel)
             home.snapshots.queue(channel)
         } else {
             channel.otherRows.isTold()

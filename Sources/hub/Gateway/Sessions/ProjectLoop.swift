@@ -165,6 +165,7 @@ final class ProjectLoop {
     func looksAgain() {
         isLookingAgain = false
         held.release()
+        snapshots.looksAgain()
         for follower in followers { follower.looksAgain() }
     }
 
