@@ -252,7 +252,7 @@ let proofs: [Target] = [
         of: "Ingest", "Ingest", "Cluster", "Nats", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System"),
     tests(of: "Cluster", "Cluster", "Replication", "Change", "Bytes"),
-    tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes"),
+    tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes", "Diagnostics", "Nats", "System"),
     tests(of: "Calling", "Calling"),
     tests(of: "ClusterChecks", "ClusterChecks"),
     tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),

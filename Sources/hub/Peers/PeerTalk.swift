@@ -47,6 +47,8 @@ public final class PeerTalk: Sendable {
     private let status: @Sendable () -> PeerStatus?
     private let register = Mutex(PeerRegister(most: Limits.maximumRememberedPeers))
     private let records = Mutex<PeerRecords?>(nil)
+    /// True once the other nodes that are heard have told of their clients.
+    private let isIntroduced = Atomic<Bool>(false)
 
     /// Maximum number of bytes that wait to be sent; what comes on top is lost, and the other nodes notice it.
     private static let maximumBytes = 16 << 20
@@ -93,6 +95,19 @@ public final class PeerTalk: Sendable {
 
     /// Time without a sign of life after which a node counts as gone.
     public static let patience: UInt64 = 8_000_000_000
+    /// Time within which each running node gives a sign of life, with room for a busy machine.
+    private static let introduction: UInt64 = 1_500_000_000
+
+    /// Waits until the other nodes have told of their clients, so that this one recognizes those that come from them.
+    /// Returns false if that takes too long, for example because the servers do not answer.
+    public func waitForIntroduction(nanoseconds: UInt64 = 10_000_000_000) -> Bool {
+        let deadline = Clock.monotonicNanoseconds() + nanoseconds
+        while !isIntroduced.load(ordering: .acquiring) {
+            if isOver.load(ordering: .acquiring) || Clock.monotonicNanoseconds() >= deadline { return false }
+            BackgroundThread.rest(nanoseconds: 10_000_000)
+        }
+        return true
+    }
 
     public func stop() {
         isOver.store(true, ordering: .releasing)
@@ -159,6 +174,7 @@ public final class PeerTalk: Sendable {
         let inbox = NatsInbox(maximumBytes: 64 << 20) { pulse.beat() }
         let subscription = try connection.subscribe(subject, to: inbox)
         defer { withExtendedLifetime(subscription) {} }
+        let begun = Clock.monotonicNanoseconds()
         var saidAt: UInt64 = 0
         while !isOver.load(ordering: .acquiring) {
             // The pulse is read before the letters, so that one that arrives in between ends the wait.
@@ -176,6 +192,9 @@ public final class PeerTalk: Sendable {
             }
             peers.forgetSilent(at: now, records.withLock { $0 }, deliver)
             metrics.clusterPeers.set(Int64(peers.count))
+            if now >= begun + Self.introduction, peers.haveToldOfClients {
+                isIntroduced.store(true, ordering: .releasing)
+            }
             wait(beyond: seen, milliseconds: 100)
         }
         // Clients that leave a hub which stops find their positions at the other nodes.
@@ -310,7 +329,12 @@ private struct Peers {
         var broadcasts: UInt64?
         /// Number of the last letter of records that was taken; nil before the first one with all of them.
         var records: UInt64?
+        /// Number of the last letter of records that the node has sent, by its last sign of life that was heard. Zero if
+        /// this node keeps no records.
+        var sentRecords: UInt64?
         var heardAt: UInt64
+
+        var hasToldOfClients: Bool { sentRecords.map { $0 <= records ?? 0 } ?? false }
         var wishedAt: UInt64 = 0
         var sliced = SlicedLetter()
     }
@@ -320,6 +344,9 @@ private struct Peers {
     private var numbers: Set<UInt16> = []
 
     var count: Int { peers.count }
+
+    /// True if all nodes that are heard have told of their clients.
+    var haveToldOfClients: Bool { peers.values.allSatisfy(\.hasToldOfClients) }
 
     /// Takes a letter of another node. Returns true if the node must be asked for its presences.
     mutating func take(
@@ -360,9 +387,9 @@ private struct Peers {
             }
             peer.broadcasts = max(peer.broadcasts ?? 0, broadcasts)
             isMissing = peer.presence.isMissing(upTo: presence)
-            if let last = try? reader.littleUInt64(), records != nil {
-                isMissing = isMissing || peer.records ?? 0 < last
-            }
+            let sent = try? reader.littleUInt64()
+            peer.sentRecords = records == nil ? 0 : sent ?? 0
+            isMissing = isMissing || !peer.hasToldOfClients
         case .records:
             guard let home = try? reader.littleUInt64() else { break }
             let content = reader.rest().copied()

@@ -64,6 +64,7 @@ public final class RunningProject: Sendable {
                 number: number, loops: gateway.loopCount, gateway.budgets(), replication.metrics)
             project = Project(plan.name, settings, share, services, plan.verifier, stream)
             try project.listenToPeers()
+            Self.meet(peers, plan)
         } catch {
             janitor.stop()
             ingest.stop()
@@ -82,6 +83,14 @@ public final class RunningProject: Sendable {
                     cluster?.told(clients: Int(metrics.sessions.value))
                 })
         }
+    }
+
+    /// Waits until the other nodes of the cluster have told of their clients, which may come to this one at once.
+    private static func meet(_ peers: PeerTalk?, _ plan: ProjectPlan) {
+        guard let peers, !peers.waitForIntroduction() else { return }
+        Log.shared.warning(
+            "the other nodes of the cluster have not told of their clients yet: those that come to this node now are told to fetch",
+            [.project(plan.name), .hint("'tidewire cluster members' shows the nodes that are heard")])
     }
 
     /// Number of clients that are connected to the hub.
