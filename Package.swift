@@ -252,7 +252,8 @@ let proofs: [Target] = [
         of: "Ingest", "Ingest", "Cluster", "Nats", "Bytes", "Embedded", "Replication", "EventLog", "Change", "Postgres",
         "Diagnostics", "System"),
     tests(of: "Cluster", "Cluster", "Replication", "Change", "Bytes"),
-    tests(of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes", "Diagnostics", "Nats", "System"),
+    tests(
+        of: "Peers", "Peers", "Delivery", "Channels", "EventLog", "Protocol", "Bytes", "Diagnostics", "Nats", "System"),
     tests(of: "Calling", "Calling"),
     tests(of: "ClusterChecks", "ClusterChecks"),
     tests(of: "Replaying", "Replaying", "History", "Postgres", "Change", "System", "Bytes"),
@@ -273,9 +274,8 @@ let proofs: [Target] = [
         "Diagnostics", "System", "Bytes"),
     tests(of: "Positions", "Positions", "Catalog", "EventLog", "Protocol"),
     tests(
-        of: "Gateway", "Gateway", "Catalog", "Channels", "Policy", "Settings", "Protocol", "WebSocket", "EventLog",
-        "Net", "Diagnostics",
-        "Bytes"),
+        of: "Gateway", "Gateway", "Catalog", "Channels", "Policy", "Settings", "Peers", "Protocol", "WebSocket",
+        "EventLog", "Net", "Diagnostics", "System", "Bytes"),
     tests(
         of: "Projects", "Projects", "Gateway", "Settings", "EventLog", "History", "Diagnostics", "WebSocket", "Auth",
         "Crypto", "System", "Bytes"),

@@ -97,7 +97,7 @@ import Testing
 }
 
 /// Monotonic clock and wall clock that a test moves independently.
-private final class SteppedTime: TimeSource, @unchecked Sendable {
+final class SteppedTime: TimeSource, @unchecked Sendable {
     var unix: Int64 = 1_700_000_000
     var monotonic: UInt64 = 1000
     let boot: UInt64

@@ -97,14 +97,47 @@ extension ResumeRegistry {
     }
 
     /// Records that another node serves the client of an entry now.
-    public mutating func claimedElsewhere(_ place: Place, _ key: ResumeKey, now: UInt64) {
-        guard Int(place) < entries.count, entries[Int(place)].key == key else { return }
-        switch entries[Int(place)].standing {
-        case .free: break
-        case .gone: release(place)
-        // The client may still be here: another one of the same login was taken for it. It says so by its next message.
-        case .here: succeed(place, now)
+    public mutating func claimedElsewhere(_ claim: ClaimedEntry, now: UInt64) {
+        let place = Int(claim.place)
+        guard place < entries.count, entries[place].key == claim.key, entries[place].lastRef < claim.firstRef else {
+            return
         }
+        switch entries[place].standing {
+        case .free: break
+        case .gone: release(claim.place)
+        // The client may still be here: another one of the same login was taken for it. It says so by its next message.
+        case .here: succeed(claim.place, now)
+        }
+    }
+}
+
+/// Entry of a node's registry whose client another node serves now.
+///
+/// A claim can be heard late, because it is sent again to a node that starts. The client may have come back to the entry
+/// since: the entry then has a later message of the client than the claim.
+public struct ClaimedEntry: Sendable, Equatable {
+    public var place: UInt32
+    public var key: ResumeKey
+    /// Number of the client's first message to the node that serves it.
+    public var firstRef: UInt32
+
+    public init(place: UInt32, key: ResumeKey, firstRef: UInt32) {
+        self.place = place
+        self.key = key
+        self.firstRef = firstRef
+    }
+
+    public init(_ reader: inout ByteReader) throws(ByteError) {
+        place = try reader.littleUInt32()
+        key = ResumeKey(high: try reader.littleUInt64(), low: try reader.littleUInt64())
+        firstRef = try reader.littleUInt32()
+    }
+
+    public func append(to writer: inout ByteWriter) {
+        writer.append(little: place)
+        writer.append(little: key.high)
+        writer.append(little: key.low)
+        writer.append(little: firstRef)
     }
 }
 
@@ -167,8 +200,19 @@ public struct PeerStandings: Sendable {
         }
     }
 
-    /// Removes an entry whose client this node serves now.
-    public mutating func remove(_ place: UInt32) {
+    /// Removes an entry whose client another node serves now.
+    public mutating func remove(_ claim: ClaimedEntry) {
+        guard let known = entries[claim.place], known.key == claim.key, known.lastRef < claim.firstRef else { return }
+        remove(claim.place)
+    }
+
+    /// Removes the entries that newer standings of the same node have, too.
+    public mutating func remove(knownBy newer: PeerStandings) {
+        let known = entries.filter { newer.entries[$0.key]?.key == $0.value.key }
+        for place in known.keys { remove(place) }
+    }
+
+    private mutating func remove(_ place: UInt32) {
         guard let known = entries.removeValue(forKey: place) else { return }
         places[known.key]?.remove(place)
         if places[known.key]?.isEmpty == true { places[known.key] = nil }

@@ -1,3 +1,5 @@
+import Channels
+
 /// Functions by which the nodes of a cluster tell each other about their clients, so that a client can go on at another node. Its
 /// functions are called on the thread of the exchange.
 public struct PeerRecords: Sendable {
@@ -5,15 +7,11 @@ public struct PeerRecords: Sendable {
     public struct Claim: Sendable, Equatable {
         /// Number of the node's name, which it keeps when it starts again.
         public var home: UInt64
-        public var place: UInt32
-        public var high: UInt64
-        public var low: UInt64
+        public var entry: ClaimedEntry
 
-        public init(home: UInt64, place: UInt32, high: UInt64, low: UInt64) {
+        public init(home: UInt64, entry: ClaimedEntry) {
             self.home = home
-            self.place = place
-            self.high = high
-            self.low = low
+            self.entry = entry
         }
     }
 

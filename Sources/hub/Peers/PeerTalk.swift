@@ -220,9 +220,7 @@ public final class PeerTalk: Sendable {
         }
         for claim in records.takeClaims() {
             let letter = PeerLetter.write(.claim, from: node, number: claim.home) { writer in
-                writer.append(little: claim.place)
-                writer.append(little: claim.high)
-                writer.append(little: claim.low)
+                claim.entry.append(to: &writer)
             }
             try connection.publish(letter.rawBytes, to: subject)
         }
@@ -291,11 +289,10 @@ public final class PeerTalk: Sendable {
 
     private func hear(claimOn home: UInt64, _ bytes: [UInt8]) {
         var reader = ByteReader(bytes.rawBytes)
-        guard (try? reader.skip(PeerLetter.headBytes)) != nil, let place = try? reader.littleUInt32(),
-            let high = try? reader.littleUInt64(), let low = try? reader.littleUInt64()
+        guard (try? reader.skip(PeerLetter.headBytes)) != nil, let entry = try? ClaimedEntry(&reader),
+            let records = records.withLock({ $0 })
         else { return }
-        guard let records = records.withLock({ $0 }) else { return }
-        let claim = PeerRecords.Claim(home: home, place: place, high: high, low: low)
+        let claim = PeerRecords.Claim(home: home, entry: entry)
         if home == self.home { records.claimed(claim) } else { records.overheard(claim) }
     }
 

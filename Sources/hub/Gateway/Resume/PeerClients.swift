@@ -7,8 +7,7 @@ struct PeerClients: Sendable {
     struct Claim: Sendable {
         /// Number of the node's name.
         var home: UInt64
-        var place: UInt32
-        var key: ResumeKey
+        var entry: ClaimedEntry
         /// Time in seconds at which the claim is forgotten; zero until it is sent.
         var expires: Int64 = 0
     }
@@ -18,6 +17,8 @@ struct PeerClients: Sendable {
         var home: UInt64 = 0
         /// Time in seconds at which what is known of a silent node is forgotten; nil while the node is heard.
         var forgetAt: Int64?
+        /// True if the node has started again and tells of its clients under another number.
+        var hasReturned = false
     }
 
     private var nodes: [UInt64: Node] = [:]
@@ -29,24 +30,34 @@ struct PeerClients: Sendable {
     /// Maximum number of claims that are remembered. What a node does not hear of, it only repeats to a client.
     private static let maximumClaims = 100_000
 
-    mutating func learn(_ node: UInt64, of home: UInt64, _ content: RawSpan) -> Bool {
+    /// Takes what a node has told. Returns false if it is invalid.
+    ///
+    /// - Parameter moment: time in seconds at which clients are forgotten that the node itself no longer knows since it
+    ///   started again.
+    mutating func learn(
+        _ node: UInt64, of home: UInt64, _ content: RawSpan, forgettingAt moment: Int64
+    ) -> Bool {
         let isNew = nodes[node] == nil
         nodes[node, default: Node()].forgetAt = nil
         nodes[node]?.home = home
         guard nodes[node]?.standings.take(content) ?? false else { return false }
         if isNew {
-            // The node has started again, so what was known of it before is over.
-            nodes = nodes.filter { $0.key == node || $0.value.home != home }
             claims += sent.filter { $0.home == home }
             sent.removeAll { $0.home == home }
         }
-        for claim in claims where claim.home == home { nodes[node]?.standings.remove(claim.place) }
+        // The node has started again. What it had not written to its disk is known by what it told before.
+        for (former, known) in nodes where former != node && known.home == home {
+            if let newer = nodes[node]?.standings { nodes[former]?.standings.remove(knownBy: newer) }
+            if known.forgetAt == nil { nodes[former]?.forgetAt = moment }
+            nodes[former]?.hasReturned = true
+        }
+        for claim in claims where claim.home == home { forget(claim.entry, of: home) }
         return true
     }
 
-    /// Forgets a client of a node, because a third node serves it.
-    mutating func forget(_ place: UInt32, of home: UInt64) {
-        for (number, node) in nodes where node.home == home { nodes[number]?.standings.remove(place) }
+    /// Forgets a client of a node, because another node serves it.
+    mutating func forget(_ entry: ClaimedEntry, of home: UInt64) {
+        for (number, node) in nodes where node.home == home { nodes[number]?.standings.remove(entry) }
     }
 
     /// Records that a node is silent. Its clients may come here for their grace period.
@@ -74,13 +85,16 @@ struct PeerClients: Sendable {
                     least ?? candidate.mark, candidate.owesLoss || found?.owesLoss == true || isOfAnotherLog
                 )
                 if candidate.isGone || node.forgetAt != nil { isOnlyHere = false }
-                claims.append(Claim(home: node.home, place: candidate.place, key: key))
-                nodes[number]?.standings.remove(candidate.place)
+                let entry = ClaimedEntry(place: candidate.place, key: key, firstRef: firstRef)
+                claims.append(Claim(home: node.home, entry: entry))
+                nodes[number]?.standings.remove(entry)
             }
         }
         // A client that seems to be connected elsewhere may be another one of the same login, and what a node that is
         // lost had not told yet may be the one that joins.
-        if isOnlyHere, nodes.values.contains(where: { $0.forgetAt != nil }) { found?.owesLoss = true }
+        if isOnlyHere, nodes.values.contains(where: { $0.forgetAt != nil && !$0.hasReturned }) {
+            found?.owesLoss = true
+        }
         return found
     }
 

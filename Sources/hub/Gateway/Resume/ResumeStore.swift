@@ -148,7 +148,10 @@ public final class ResumeStore: Sendable {
         return PeerRecords(
             changes: { [self] all in book.withLock { $0.takeShared(all: all, secret: secret) } },
             learn: { [self] node, home, content in
-                peers.withLock { $0.learn(node, of: home, content.rawBytes) }
+                let now = clock.seconds(at: time.monotonicNanoseconds())
+                return peers.withLock {
+                    $0.learn(node, of: home, content.rawBytes, forgettingAt: now + graceSeconds)
+                }
             },
             lose: { [self] node in
                 let now = clock.seconds(at: time.monotonicNanoseconds())
@@ -159,16 +162,13 @@ public final class ResumeStore: Sendable {
                 return peers.withLock { peers in
                     peers.expire(now: now)
                     return peers.takeClaims(until: now + graceSeconds).map {
-                        PeerRecords.Claim(home: $0.home, place: $0.place, high: $0.key.high, low: $0.key.low)
+                        PeerRecords.Claim(home: $0.home, entry: $0.entry)
                     }
                 }
             },
             claimed: { [self] claim in
-                book.withLock {
-                    $0.claimedElsewhere(
-                        claim.place, ResumeKey(high: claim.high, low: claim.low), now: time.monotonicNanoseconds())
-                }
-            }, overheard: { [self] claim in peers.withLock { $0.forget(claim.place, of: claim.home) } })
+                book.withLock { $0.claimedElsewhere(claim.entry, now: time.monotonicNanoseconds()) }
+            }, overheard: { [self] claim in peers.withLock { $0.forget(claim.entry, of: claim.home) } })
     }
 
     /// Enters in the registry a client that joins again on the same socket. Returns the index of its entry; nil if
