@@ -1,6 +1,7 @@
 import Bytes
 import Channels
 import Delivery
+import Diagnostics
 import EventLog
 import Protocol
 import TestSupport
@@ -203,6 +204,36 @@ import Testing
             #expect(peer.candidates(key, firstRef: .max) == whole.candidates(key, firstRef: .max))
         }
         #expect(peer.secret == secret)
+    }
+
+    /// Checks that broadcasts which a node said while it could not be heard are reported as lost, however long that was.
+    @Test(arguments: [1, 9_000, 90_000] as [UInt64]) func `what a silent node has said is missing`(
+        milliseconds: UInt64
+    )
+        throws
+    {
+        var nodes = HeardNodes()
+        var lost = 0
+        func hear(_ kind: PeerLetter.Kind, _ number: UInt64, at now: UInt64) throws {
+            let letter = PeerLetter.write(kind, from: 7, number: kind == .pulse ? 0 : number) { writer in
+                guard kind == .pulse else { return }
+                for count in [number, 0, 0] { writer.append(little: count) }
+            }
+            let head = try #require(PeerLetter.head(letter))
+            _ = nodes.take(head, letter, now, nil, ProjectMetrics()) { if case .broadcastsLost = $0 { lost += 1 } }
+        }
+        try hear(.broadcasts, 1, at: 1)
+        try hear(.pulse, 1, at: 2)
+        let later = milliseconds * 1_000_000 + 2
+        nodes.forgetSilent(at: later, nil) { _ in }
+        #expect(nodes.count == (milliseconds == 1 ? 1 : 0))
+        try hear(.pulse, 1, at: later)
+        #expect(lost == 0, "it has said nothing")
+        nodes.forgetSilent(at: 2 * later + 9_000_000_000, nil) { _ in }
+        try hear(.broadcasts, 4, at: 2 * later + 9_000_000_000)
+        #expect(lost == 1)
+        try hear(.pulse, 4, at: 2 * later + 9_000_000_001)
+        #expect(lost == 1, "the loss is reported once")
     }
 
     // MARK: What nodes tell about themselves

@@ -635,8 +635,10 @@ public enum Limits {
     public static let membershipStandstillPatience = Duration.seconds(30)
     /// Interval at which the hub checks whether the log has what the search for past memberships needs.
     public static let membershipUnwindInterval = Duration.milliseconds(5)
-    /// Maximum number of warnings about one binding that covers many tables.
+    /// Maximum number of warnings about one binding that covers many tables. The last one names the others.
     public static let maximumBindingWarnings = 4
+    /// Maximum number of tables that a warning names for each code that other warnings would have.
+    public static let maximumNamedTables = 50
     /// Maximum number of pairs of a role and a table whose rights the hub remembers.
     public static let maximumCachedAccess = 65_536
 

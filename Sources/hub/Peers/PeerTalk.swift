@@ -151,7 +151,7 @@ public final class PeerTalk: Sendable {
     // MARK: The thread
 
     private func run(_ deliver: @Sendable (PeerNews) -> Void) {
-        var peers = Peers()
+        var peers = HeardNodes()
         var pause: UInt64 = 100
         while !isOver.load(ordering: .acquiring) {
             do throws(NatsError) {
@@ -168,7 +168,7 @@ public final class PeerTalk: Sendable {
         }
     }
 
-    private func exchange(_ peers: inout Peers, _ deliver: @Sendable (PeerNews) -> Void) throws(NatsError) {
+    private func exchange(_ peers: inout HeardNodes, _ deliver: @Sendable (PeerNews) -> Void) throws(NatsError) {
         let pulse = pulse
         let connection = try NatsConnection(settings) { pulse.beat() }
         let inbox = NatsInbox(maximumBytes: 64 << 20) { pulse.beat() }
@@ -261,7 +261,7 @@ public final class PeerTalk: Sendable {
     }
 
     private func hear(
-        _ bytes: [UInt8], _ peers: inout Peers, _ connection: NatsConnection, _ now: UInt64,
+        _ bytes: [UInt8], _ peers: inout HeardNodes, _ connection: NatsConnection, _ now: UInt64,
         _ deliver: @Sendable (PeerNews) -> Void
     ) throws(NatsError) {
         guard let head = PeerLetter.head(bytes) else { return }
@@ -318,8 +318,8 @@ public final class PeerTalk: Sendable {
     private static let portion = 100
 }
 
-/// The other nodes, as their letters tell.
-private struct Peers {
+/// Other nodes of the cluster that are heard, as their letters tell.
+struct HeardNodes {
     private struct Peer {
         var presence: PeerPresence
         /// Number of the last letter of broadcasts; nil before the first letter.
@@ -339,6 +339,12 @@ private struct Peers {
     private var peers: [UInt64: Peer] = [:]
     /// Numbers by which nodes are told apart, those in use.
     private var numbers: Set<UInt16> = []
+    /// Numbers of the last letters of broadcasts of nodes that fell silent. If a node is heard again, what it has said
+    /// meanwhile is missing.
+    private var silent: [UInt64: UInt64] = [:]
+    /// True if a node that fell silent may not be in `silent`.
+    private var hasForgottenSilent = false
+    private static let maximumSilent = 1_024
 
     var count: Int { peers.count }
 
@@ -350,7 +356,8 @@ private struct Peers {
         _ head: (kind: PeerLetter.Kind, node: UInt64, number: UInt64), _ bytes: [UInt8], _ now: UInt64,
         _ records: PeerRecords?, _ metrics: ProjectMetrics, _ deliver: (PeerNews) -> Void
     ) -> Bool {
-        guard var peer = peers[head.node] ?? newPeer(now) else { return false }
+        guard var peer = peers[head.node] ?? newPeer(head.node, now) else { return false }
+        if peers[head.node] == nil, peer.broadcasts == nil, hasForgottenSilent { deliver(.broadcastsLost) }
         peer.heardAt = now
         var reader = ByteReader(bytes.rawBytes)
         guard (try? reader.skip(PeerLetter.headBytes)) != nil else { return false }
@@ -406,17 +413,18 @@ private struct Peers {
 
     /// Takes a slice of a node's letter. Returns the letter if it is whole.
     mutating func join(_ slice: [UInt8], of node: UInt64, _ now: UInt64) -> [UInt8]? {
-        guard var peer = peers[node] ?? newPeer(now) else { return nil }
+        guard var peer = peers[node] ?? newPeer(node, now) else { return nil }
         defer { peers[node] = peer }
         return peer.sliced.take(slice)
     }
 
-    private mutating func newPeer(_ now: UInt64) -> Peer? {
+    private mutating func newPeer(_ node: UInt64, _ now: UInt64) -> Peer? {
         guard let number = (1...UInt16(PeerTalk.maximumNodes)).first(where: { !numbers.contains($0) }) else {
             return nil
         }
         numbers.insert(number)
-        return Peer(presence: PeerPresence(base: number * 256), heardAt: now)
+        return Peer(
+            presence: PeerPresence(base: number * 256), broadcasts: silent.removeValue(forKey: node), heardAt: now)
     }
 
     /// Makes the members of nodes leave that have been silent for too long.
@@ -426,6 +434,8 @@ private struct Peers {
             let left = peer.presence.leave()
             if !left.isEmpty { deliver(.presence(left)) }
             records?.lose(node)
+            if silent.count >= Self.maximumSilent { (silent, hasForgottenSilent) = ([:], true) }
+            silent[node] = peer.broadcasts
             numbers.remove(peer.presence.base / 256)
             peers[node] = nil
         }

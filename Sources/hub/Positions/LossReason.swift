@@ -34,6 +34,8 @@ public enum LossReason: Hashable, Sendable {
     case gap
     /// A database message was larger than the project allows, or exceeded its rate.
     case messageDropped
+    /// Past messages that the join asked for are too large together.
+    case replayCut
     /// The log has a deleted row without some value, or only from before a gap or before its table left the
     /// publication.
     case deletedRowInDoubt
@@ -55,6 +57,7 @@ public enum LossReason: Hashable, Sendable {
             "A membership, a policy, a right or the token changed, so that this channel may see other rows than before"
         case .gap: "The server's event log has a gap"
         case .messageDropped: "A message of the database was too large, or came faster than the project allows"
+        case .replayCut: "The past messages that this channel asked for are too large together to be sent all"
         case .deletedRowInDoubt:
             "A row was deleted that the server's event log does not have whole or for certain, and its table does not keep whole old rows "
                 + "(ALTER TABLE … REPLICA IDENTITY FULL)"
@@ -68,7 +71,7 @@ public enum LossReason: Hashable, Sendable {
     public var mayLast: Bool {
         switch self {
         case .unknownPosition(let isRepeated): isRepeated
-        case .messageDropped, .deletedRowInDoubt, .otherRows: true
+        case .messageDropped, .deletedRowInDoubt, .otherRows, .replayCut: true
         default: false
         }
     }

@@ -285,6 +285,19 @@ public enum BindingMessages {
                 + "a row changes what this channel sees: fetch the rows then (tidewire doctor shows the policies)")
     }
 
+    /// Returns one warning in place of those that are too many to be sent each: their codes, with the tables.
+    public static func andMore(_ warnings: [(table: CatalogTable, text: ClientText)]) -> ClientText {
+        let byCode = Dictionary(grouping: warnings, by: \.text.code).sorted { $0.key.rawValue < $1.key.rawValue }
+        let parts = byCode.map { code, all in
+            let named = all.prefix(Limits.maximumNamedTables).map(\.table.quotedName).joined(separator: ", ")
+            let others = all.count - min(all.count, Limits.maximumNamedTables)
+            return "\(code.rawValue) for \(named)\(others > 0 ? " and \(others) more" : "")"
+        }
+        return ClientText(
+            .moreWarnings,
+            "These limits, too: \(parts.joined(separator: "; ")) (subscribe to a table by its name to read about it)")
+    }
+
     /// Returns the message that changes may be missing, because the table was out of the publication for a while.
     public static func wasUnpublished(_ table: CatalogTable) -> ClientText {
         ClientText(

@@ -46,7 +46,7 @@ public struct ArchivedMessage: Sendable, Equatable {
         self.offset = offset
     }
 
-    var byteCount: Int {
+    public var byteCount: Int {
         switch payload {
         case .json(let bytes), .binary(let bytes): bytes.count + event.count + id.count
         }

@@ -9,6 +9,10 @@ extension SocketLoop {
     /// Number of bytes of all pieces that were added in this turn.
     public var turnPieceBytes: Int { outboxes.arena.turnBytes }
 
+    /// Bytes that may be queued at once for one client, for example the past messages of a topic. A part of the outbox
+    /// remains for what follows.
+    public var bytesAtOnce: Int { settings.outboxBytes / 4 }
+
     /// True if some connection has so much output queued in this turn that the application should queue no more. A turn
     /// may exceed the size of a filled backlog by this amount.
     public var hasQueuedEnough: Bool { outboxes.largestBytes > settings.outboxBytes / 8 }

@@ -30,6 +30,7 @@ public enum TextCode: String, Sendable, Hashable, CaseIterable {
     case setsUnknown = "SetsUnknown"
     case oldRowsFromLog = "OldRowsFromLog"
     case rowsAge = "RowsAge"
+    case moreWarnings = "MoreWarnings"
     case unknownOption = "UnknownOption"
     case unknownEvent = "UnknownEvent"
     case suspectValue = "SuspectValue"

@@ -286,6 +286,26 @@ async def replay_limits(stage):
         equal([str(m) for m in await peer.fence()], [], "what else comes")
 
 
+@scenario("a replay whose messages are too large together says that older ones are missing", tables=OPEN)
+async def replay_that_is_cut(stage):
+    topic, sub = fresh("large")
+    watcher = await ready(stage, topic)
+    text = f"SELECT realtime.send(jsonb_build_object('n', {{}}, 'pad', repeat('x', 290000)), 'note', '{sub}')"
+    await stage.database.run(*(text.format(n) for n in range(13)), send({"n": 13}, "note", sub))
+    await watcher.expect("the last message", lambda m: m.event == "broadcast" and m.payload["payload"]["n"] == 13)
+    await watcher.close()
+    # A quarter of the outbox of 8 MB has room for seven large ones.
+    for limit, is_cut in ((25, True), (3, False)):
+        peer = await stage.peer()
+        await peer.join(topic, {"private": True, "broadcast": {"replay": {"since": since(600), "limit": limit}}})
+        come = await peer.fence()
+        numbers = [m.payload["payload"]["n"] for m in come if m.event == "broadcast"]
+        equal(numbers, list(range(14 - len(numbers), 14)), "the newest messages")
+        equal(len(numbers), 8 if is_cut else 3, "their number")
+        told = [(m.code, m.payload["status"]) for m in come if m.event == "system"]
+        equal(told, [("ChangesMissing", "ok")] if is_cut else [], "what is said of the others")
+
+
 @scenario("a replay of bytes is kind 4 with meta, and nothing in V1", tables=OPEN)
 async def replay_of_bytes(stage):
     topic, sub = fresh("bytes")

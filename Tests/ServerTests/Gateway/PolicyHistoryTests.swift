@@ -33,7 +33,9 @@ extension GatewayHistories {
                 if run.differences > 2 { break }
             }
             print("seed \(seed): \(run.summary)")
-            #expect(run.shown > 0 && run.compared > run.shown)
+            #expect(run.compared > run.shown)
+            // The policies of a seed that somebody chose may show nothing.
+            #expect(run.shown > 0 || ProcessInfo.processInfo.environment["SEED"] != nil)
             #expect(run.refused.isEmpty, "\(run.refused)")
             #expect(run.contradictions == 0)
             #expect(try run.tellsOfAllLosses())

@@ -52,6 +52,27 @@ extension GatewayTraffic {
             #expect(said.status == "error" && said.said?.contains("publication") == false, "\(said)")
         }
 
+        /// Checks that a client hears of each table whose changes it will not get, also if these are many.
+        @Test(arguments: [2, 4, 6, 60]) func `tables with limits are all named`(count: Int) throws {
+            let names = (1...count).map { "table\($0)x" }
+            let stage = try GatewayStage(
+                names.map { "CREATE TABLE \($0) (id int PRIMARY KEY); GRANT SELECT ON \($0) TO READER;" }.joined(),
+                publication: "FOR TABLE \(names.joined(separator: ", ")) WITH (publish = 'insert')")
+            let caller = try stage.caller()
+            try caller.join("realtime:a", [binding("*")], token: stage.token(of: 1))
+            var said: [Message] = []
+            let last = count <= 4 ? "OperationsNotPublished" : "MoreWarnings"
+            _ = try caller.first { message in
+                if message.event == "system", message.payload["code"] as? String != nil { said.append(message) }
+                return said.count == min(count, 4) && message.payload["code"] as? String == last
+            }
+            let words = said.compactMap(\.said).joined(separator: " ")
+            let unnamed = names.filter { !words.contains("public.\($0)") }
+            #expect(unnamed.count <= max(0, count - 53), "\(words)")
+            #expect(unnamed.isEmpty || words.contains(" and \(unnamed.count) more"), "\(words)")
+            #expect(count <= 4 || words.contains("OperationsNotPublished for public.table"), "\(words)")
+        }
+
         @Test(arguments: [
             ("insert", "UPDATE", "UPDATE"), ("insert", "*", "UPDATE and DELETE"), ("insert, delete", "*", "UPDATE"),
             ("update", "DELETE", "DELETE"), ("insert, update, delete", "*", ""), ("insert", "INSERT", ""),

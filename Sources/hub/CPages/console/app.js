@@ -189,7 +189,7 @@ function searchBox(tables) {
 }
 
 /**
- * The strip of time: changes a minute over the whole log, with changes of the schema and starts of the hub.
+ * The strip of time: changes a minute over the whole log, with its gaps and changes of the schema.
  * @param {Element} strip @param {any} source
  */
 async function drawStrip(strip, source) {
@@ -197,7 +197,7 @@ async function drawStrip(strip, source) {
   try {
     const until = new AbortController().signal
     const start = await source.start(until)
-    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440, from: start }, until), source.ask('info', {}, until)])
+    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440, from: start }, until), source.ask('info', { unchecked: true }, until)])
     const info = log.records.find((one) => one.kind === 'log')
     const groups = minutes.records.filter((one) => one.kind === 'group' && one.from).sort((one, other) => (one.from < other.from ? -1 : 1))
     if (!info?.from || !groups.length) { fill(strip, h('figcaption', h('span', 'The log has no change yet.'))); return }
@@ -219,7 +219,10 @@ async function drawStrip(strip, source) {
     fill(strip, picture, caption)
     const notes = await source.ask('tail', { op: 'M', from: start, limit: 200 }, until)
     const ddl = notes.records.filter((one) => one.prefix === 'rt:ddl' || one.prefix === 'tidewire.mark')
-    fill(marks, ddl.map((one) => h('line', { x1: place(micros(one.time)) + 0.5, x2: place(micros(one.time)) + 0.5, y1: 0, y2: 44, stroke: 'var(--denied)', 'stroke-width': 0.6 })))
+    const gaps = minutes.records.filter((one) => one.kind === 'gap')
+    const mark = (colour) => (one) => { const x = place(micros(one.time)) + 0.5; return h('line', { x1: x, x2: x, y1: 0, y2: 44, stroke: `var(--${colour})`, 'stroke-width': 0.6 }) }
+    fill(marks, ddl.map(mark('denied')), gaps.map(mark('missed')))
+    if (gaps.length) caption.append(h('span.missed', `✕ ${plural(gaps.length, 'gap')}`))
     if (ddl.length) caption.append(h('span.denied', `● ${plural(ddl.length, 'change')} of the schema, the last ${clock(ddl.at(-1).time).slice(0, 8)}`))
   } catch (error) {
     if (error instanceof AskError && error.kind === 'role') fill(strip, h('figcaption', h('span', 'Your role may not see this part of the log.')))

@@ -24,7 +24,7 @@ export function nowPage(context) {
     until, lines: 19,
     load: async (signal) => {
       const or = (/** @type {Promise<any>} */ promise) => promise.catch((error) => { if (error instanceof AskError && (error.kind === 'role' || error.kind === 'nothing' || error.kind === 'question')) return null; throw error })
-      const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', {}, signal)), or(source.get('channels', signal))])
+      const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', { unchecked: true }, signal)), or(source.get('channels', signal))])
       return { health, values: values?.data, log: info?.records.find((one) => one.kind === 'log'), channels }
     },
     show: ({ health, values, log, channels }) => [h('ul.sentences', nowSentences(health?.data, values, log, channels)), values ? dials(values) : null],
@@ -227,7 +227,7 @@ export function housePage(context) {
       return [h('ul.checks', bad.map(checkLine)), bad.length ? null : h('p', h('span.received', '✓ '), 'Everything is as the hub needs it.'), h('details', h('summary', `${plural(good.length, 'check')} passed`), h('ul.checks', good.map(checkLine))), searched(answer, `${plural(answer.records.length, 'check')} of the settings, the database and the logins`)]
     } }),
     h('div', { class: 'columns' },
-      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', {}, signal), source.get('values', signal).catch(() => null)]), show: ([info, values]) => {
+      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', { unchecked: true }, signal), source.get('values', signal).catch(() => null)]), show: ([info, values]) => {
         const log = info.records.find((one) => one.kind === 'log')
         const value = (name) => values?.data?.figures?.[name]?.values.at(-1)
         const fact = (name, text) => text == null ? null : [h('dt', name), h('dd', text)]

@@ -77,12 +77,11 @@ export class HubSource {
   }
 
   /**
-   * Start of what a page reads without being asked: the whole log if it is small, otherwise the last hour, because a page must
-   * not cost the hub a reading of everything.
+   * Start of what a page reads unasked: of a small log everything, otherwise the last hour, so that a page is cheap.
    * @param {AbortSignal} [signal]
    */
   async start(signal) {
-    const log = (await this.ask('info', {}, signal)).records.find((one) => one.kind === 'log')
+    const log = (await this.ask('info', { unchecked: true }, signal)).records.find((one) => one.kind === 'log')
     return (log?.changes ?? 0) > 200_000 ? '-1h' : 'oldest'
   }
 

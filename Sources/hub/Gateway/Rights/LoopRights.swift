@@ -262,7 +262,7 @@ final class LoopRights: LoopPart {
         }
         let channel = pending.channel
         guard home.channels[channel.place] === channel else {
-            return rights.broadcast ? deliverLast(pending) : ()
+            return deliverLast(pending, mayWrite: rights.broadcast)
         }
         let details = channel.conversation.detailed()
         if let before = details.formerTokenQuestion, before.ticket == pending.ticket {
@@ -302,17 +302,23 @@ final class LoopRights: LoopPart {
         }
     }
 
-    /// Sends the waiting broadcasts of a channel that was left before its rights were known.
-    private func deliverLast(_ pending: PendingWrites) {
+    /// Sends the waiting broadcasts of a channel that was left before its rights were known. The sender is gone, so those
+    /// that may not be sent are only counted.
+    private func deliverLast(_ pending: PendingWrites, mayWrite: Bool) {
         let name = pending.topic
         for frame in pending.frames {
             clients.frames.read(frame, pending.channel.session) { message in
-                guard message.event == .broadcast, message.payload.byteCount <= limits.maximumPayloadBytes,
-                    project.rates.events.take(at: loop.now), let broadcast = try? Broadcast.said(by: message)
-                else { return }
+                guard message.event == .broadcast, let broadcast = try? Broadcast.said(by: message) else { return }
+                if let reason = dropReason(message.payload.byteCount, mayWrite) { return metrics.drops[reason].add() }
                 home.talk.say(broadcast, name.subTopic, isPrivate: true, except: nil)
             }
         }
+    }
+
+    private func dropReason(_ bytes: Int, _ mayWrite: Bool) -> ProjectMetrics.DropReason? {
+        guard mayWrite else { return .denied }
+        guard bytes <= limits.maximumPayloadBytes else { return .tooLarge }
+        return project.rates.events.take(at: loop.now) ? nil : .rateLimit
     }
 }
 

@@ -51,9 +51,12 @@ extension Follower {
             publication: project.catalog.snapshot?.publication ?? "", mayCompute: project.mayCompute,
             nobodyDecides: nobodyDecides, deletesAreStrict: project.settings.deletesAreStrict)
         let warnings = tables.flatMap { table in
-            table.warnings(for: role, by: means, asksPostgres: asksPostgres(table, held))
+            table.warnings(for: role, by: means, asksPostgres: asksPostgres(table, held)).map { (table.table, $0) }
         }
-        return Array(warnings.prefix(Limits.maximumBindingWarnings))
+        // A client knows by a warning what it will not be told of later, so each is at least named.
+        let most = warnings.count > Limits.maximumBindingWarnings ? Limits.maximumBindingWarnings - 1 : warnings.count
+        let rest = warnings.dropFirst(most)
+        return warnings.prefix(most).map(\.1) + (rest.isEmpty ? [] : [BindingMessages.andMore(Array(rest))])
     }
 
     /// Returns warnings for a client that asked for departures, about rows that leave without being reported.

@@ -42,13 +42,25 @@ extension LoopTalk {
         channel.joining.replay = .none
         switch answer {
         case .failed: home.joins.take(.refused(Self.failed), channel)
-        case .messages(let messages, let upTo, _):
+        case .messages(let all, let upTo, _):
             let details = channel.conversation.detailed()
             guard !details.hasLostMessages else { return home.joins.take(.refused(Self.failed), channel) }
+            // Less than a search returns, so that it is known here if a search left out what was too large.
+            let messages = Self.newest(all, within: min(loop.bytesAtOnce, Limits.maximumReplayedBytes / 2))
             details.takeReplay(messages)
             home.take(.messagesPassed(upTo.offset), channel)
             home.joins.take(.pastRead, channel)
+            if messages.count < all.count, channel.isOpen { home.reports.missed(channel, .replayCut) }
         }
+    }
+
+    /// Returns the newest messages that are not larger together than a client may be sent at once.
+    private static func newest(_ messages: [ArchivedMessage], within bytes: Int) -> [ArchivedMessage] {
+        var left = bytes
+        return messages.reversed().prefix { message in
+            left -= message.byteCount
+            return left >= 0
+        }.reversed()
     }
 
     /// Sends the past messages right after the join's reply, oldest first. The messages that arrived during the search

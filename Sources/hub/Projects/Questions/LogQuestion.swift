@@ -72,10 +72,10 @@ public struct LogQuestion: Sendable, Equatable {
     public static let options: [String: OperatorRole] = [
         "from": .viewer, "to": .viewer, "table": .viewer, "op": .viewer, "limit": .viewer, "output": .viewer,
         "json": .viewer, "tz": .viewer, "mask": .viewer, "by": .viewer, "top": .viewer, "because": .viewer,
-        "strict": .viewer, "at": .viewer,
+        "strict": .viewer, "at": .viewer, "unchecked": .viewer,
         "where": .analyst, "presence": .analyst, "user": .analyst, "recorded": .analyst, "now": .analyst,
         "offset": .analyst, "key": .analyst, "role": .analyst, "sub": .analyst, "filter": .analyst, "event": .analyst,
-        "unchecked": .analyst, "note": .analyst, "policies": .analyst, "deliveries": .analyst, "replayed": .analyst,
+        "note": .analyst, "policies": .analyst, "deliveries": .analyst, "replayed": .analyst,
         "triggers": .analyst, "reads": .analyst, "outcome": .analyst, "gone": .analyst, "session": .analyst,
         "unmask": .admin,
     ]
