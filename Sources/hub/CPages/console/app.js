@@ -197,7 +197,7 @@ async function drawStrip(strip, source) {
   try {
     const until = new AbortController().signal
     const start = await source.start(until)
-    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440, from: start }, until), source.ask('info', { unchecked: true }, until)])
+    const [minutes, log] = await Promise.all([source.ask('stats', { by: 'minute', top: 1440, from: start }, until), source.ask('info', {}, until)])
     const info = log.records.find((one) => one.kind === 'log')
     const groups = minutes.records.filter((one) => one.kind === 'group' && one.from).sort((one, other) => (one.from < other.from ? -1 : 1))
     if (!info?.from || !groups.length) { fill(strip, h('figcaption', h('span', 'The log has no change yet.'))); return }

@@ -24,7 +24,7 @@ export function nowPage(context) {
     until, lines: 19,
     load: async (signal) => {
       const or = (/** @type {Promise<any>} */ promise) => promise.catch((error) => { if (error instanceof AskError && (error.kind === 'role' || error.kind === 'nothing' || error.kind === 'question')) return null; throw error })
-      const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', { unchecked: true }, signal)), or(source.get('channels', signal))])
+      const [health, values, info, channels] = await Promise.all([or(source.get('health', signal)), or(source.get('values', signal)), or(source.ask('info', {}, signal)), or(source.get('channels', signal))])
       return { health, values: values?.data, log: info?.records.find((one) => one.kind === 'log'), channels }
     },
     show: ({ health, values, log, channels }) => [h('ul.sentences', nowSentences(health?.data, values, log, channels)), values ? dials(values) : null],
@@ -32,7 +32,7 @@ export function nowPage(context) {
   const every = setInterval(() => { if (!document.hidden) sentences.again() }, 10_000)
   until.addEventListener('abort', () => clearInterval(every))
   return [
-    h('div.lead', h('h1', 'Now'), h('p.second', 'Health first, as sentences. It is asked again every ten seconds.')), sentences,
+    h('div.lead', h('h1', 'Now'), h('p.second', 'Asked again every ten seconds.')), sentences,
     h('div', { class: 'columns' },
       panel({ title: 'What needs you', until, load: (signal) => source.ask('doctor', {}, signal), show: (answer) => {
         const bad = worstFirst(answer.records)
@@ -220,14 +220,14 @@ export function housePage(context) {
   const { source, until } = context
   context.command(commandLine('doctor', {}))
   return [
-    h('div.lead', h('h1', 'House'), h('p.second', 'The checks of the hub, its settings and where they come from, its log and disk, and who did what.')),
+    h('div.lead', h('h1', 'House'), h('p.second', 'Checks, settings with their sources, log and disk, and who did what.')),
     panel({ title: 'Doctor', until, lines: 5, load: (signal) => source.ask('doctor', {}, signal), show: (answer) => {
       const bad = worstFirst(answer.records)
       const good = answer.records.filter((check) => check.state === 'ok')
       return [h('ul.checks', bad.map(checkLine)), bad.length ? null : h('p', h('span.received', '✓ '), 'Everything is as the hub needs it.'), h('details', h('summary', `${plural(good.length, 'check')} passed`), h('ul.checks', good.map(checkLine))), searched(answer, `${plural(answer.records.length, 'check')} of the settings, the database and the logins`)]
     } }),
     h('div', { class: 'columns' },
-      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', { unchecked: true }, signal), source.get('values', signal).catch(() => null)]), show: ([info, values]) => {
+      panel({ title: 'Log and disk', until, load: (signal) => Promise.all([source.ask('info', {}, signal), source.get('values', signal).catch(() => null)]), show: ([info, values]) => {
         const log = info.records.find((one) => one.kind === 'log')
         const value = (name) => values?.data?.figures?.[name]?.values.at(-1)
         const fact = (name, text) => text == null ? null : [h('dt', name), h('dd', text)]

@@ -81,7 +81,7 @@ export class HubSource {
    * @param {AbortSignal} [signal]
    */
   async start(signal) {
-    const log = (await this.ask('info', { unchecked: true }, signal)).records.find((one) => one.kind === 'log')
+    const log = (await this.ask('info', {}, signal)).records.find((one) => one.kind === 'log')
     return (log?.changes ?? 0) > 200_000 ? '-1h' : 'oldest'
   }
 
@@ -93,6 +93,7 @@ export class HubSource {
    */
   ask(command, params, signal) {
     const items = Object.entries(['tail', 'event', 'tx', 'row'].includes(command) ? { ...params, ...this.unmasked } : params).flatMap(([name, value]) => [value].flat().filter((one) => one !== '' && one != null && one !== false).map((one) => [name, String(one)]))
+    if (command === 'info') items.push(['unchecked', 'true'])
     const query = new URLSearchParams([...items, ['json', 'true']]).toString()
     const name = `${command}?${query}`
     const kept = this.kept.get(name)
