@@ -34,6 +34,8 @@ public final class MembershipSet {
     private var audience = MembershipAudience()
     /// Keys that came or went since the policies that use the set were last evaluated.
     private(set) var touched = TouchedKeys()
+    /// True if rows came or went before the keys were known. Clients that got rows before that may see others since.
+    public private(set) var hasMovedBeforeFilled = false
 
     public init(
         _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
@@ -123,6 +125,7 @@ public final class MembershipSet {
 
     /// Empties the set, so that PostgreSQL can fill it again.
     func discard(passed: Int, for filling: MembershipFilling) {
+        if state == .filling { hasMovedBeforeFilled = true }
         forget()
         pending = PendingFill(filling, passed: passed)
     }
@@ -137,7 +140,10 @@ public final class MembershipSet {
     }
 
     /// Forgets which keys came or went, because the policies that use the set have been evaluated with them.
-    public func forgetTouched() { touched = TouchedKeys() }
+    public func forgetTouched() {
+        touched = TouchedKeys()
+        if state != .filling { hasMovedBeforeFilled = false }
+    }
 
     /// True if only PostgreSQL knows the keys, and some row came or went, so that a holder may see other rows.
     public var isLeftAndTouched: Bool { state == .left && !touched.isEmpty }
@@ -259,6 +265,8 @@ public final class MembershipSet {
             return true
         case .filling:
             pending.add(key, change, xid: xid)
+            touched.add(key)
+            hasMovedBeforeFilled = true
             return false
         case .live:
             if validity.contains(xid: xid, at: lsn) { return false }

@@ -328,7 +328,8 @@ final class HolderPolicies {
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         // While memberships are not known for the current transaction, the holder is shown nothing new.
         if held.sets.allSatisfy(\.isCurrent) {
-            if let shown = held.shown, shown != predicate { tellOfOtherRows(held) }
+            let showsOthers = held.shown.map { $0 != predicate } ?? held.sets.contains(where: \.hasMovedBeforeFilled)
+            if showsOthers { tellOfOtherRows(held) }
             held.shown = predicate
         }
         guard predicate != held.predicate else { return }
