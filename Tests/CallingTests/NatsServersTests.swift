@@ -25,7 +25,7 @@ import Testing
         let servers = try NatsServers(.init(count: 1))
         #expect(servers.page(0, "varz") != nil)
         servers.pause(0)
-        #expect(servers.isRunning(0) && servers.page(0, "varz") == nil)
+        #expect(servers.isRunning(0) && eventually { servers.page(0, "varz") == nil })
         servers.resume(0)
         #expect(eventually { servers.page(0, "varz") != nil })
         servers.pause(0)
