@@ -369,6 +369,92 @@ private final class Shelf {
         }
     }
 
+    /// Checks windows of a few logins that come back after any time, while entries expire and are pushed out. A window
+    /// either resumes at or before its own position, or is told that it may have missed something.
+    @Test(arguments: 0..<300) func `whoever of one login comes back after any time misses nothing in silence`(
+        seed: Int
+    ) throws {
+        var random = SeededRandom(seed: UInt64(seed))
+        let book = Shelf(ResumeRegistry(maximum: [3, 6, 64][seed % 3], loops: 1))
+        struct Window {
+            var ref: UInt32 = 0
+            var stood: UInt64 = 0
+            var isHere = false
+            var place: ResumeRegistry.Place?
+        }
+        var windows = Array(repeating: Window(), count: 6)
+        var end: UInt64 = 1
+        for clock in 1...300 {
+            end += UInt64.random(in: 0...5, using: &random)
+            book.set(mark(end), of: 0)
+            book.expire(now: Int64(clock))
+            let number = windows.indices.randomElement(using: &random) ?? 0
+            let key = ResumeKey(high: UInt64(number % 2), low: 5)
+            book.taker = socket(UInt32(number))
+            var window = windows[number]
+            if window.isHere, Bool.random(using: &random) {
+                window.ref += UInt32.random(in: 1...3, using: &random)
+                window.stood = UInt64.random(in: window.stood...end, using: &random)
+                if let place = window.place {
+                    book.stand(place, at: mark(window.stood), lastRef: window.ref, heard: UInt64(clock))
+                }
+            } else if window.isHere {
+                if let place = window.place {
+                    book.depart(place, owesLoss: false, heard: UInt64(clock), until: Int64(clock + 20))
+                }
+                (window.isHere, window.place) = (false, nil)
+            } else {
+                let isNew = window.ref == 0 || random.next() % 8 == 0
+                window.ref = isNew ? 1 : window.ref + UInt32.random(in: 1...4, using: &random)
+                switch book.book.arrival(key, of: book.taker, firstRef: window.ref, on: 0, now: UInt64(clock)) {
+                case .begins:
+                    #expect(isNew)
+                    window.stood = end
+                case .goesOn(let claim):
+                    #expect(claim.mark.offset <= window.stood || claim.owesLoss, "seed \(seed), at \(clock)")
+                    window.stood = claim.mark.offset
+                    window.place = claim.place
+                case .unknown: window.stood = end
+                }
+                window.place =
+                    window.place
+                    ?? book.arrive(key, on: 0, lastRef: window.ref, at: mark(window.stood), now: UInt64(clock))
+                window.isHere = true
+            }
+            windows[number] = window
+        }
+    }
+
+    @Test func `two windows that come back after the grace are both told`() throws {
+        let book = book()
+        for (ref, offset) in [(100, 10), (101, 20)] as [(UInt32, UInt64)] {
+            let place = try #require(book.arrive(Self.key, on: 0, lastRef: ref, at: mark(offset)))
+            book.depart(place, owesLoss: false, heard: 0, until: 5)
+        }
+        book.expire(now: 5)
+        #expect(book.book.arrival(Self.key, of: book.taker, firstRef: 102, on: 0, now: 1) == .unknown)
+        let first = try #require(book.arrive(Self.key, on: 0, lastRef: 102, at: mark(90)))
+        let second = try #require(book.claim(Self.key, firstRef: 103, now: 2))
+        #expect(second.owesLoss)
+        book.stand(try #require(second.place), at: mark(95), lastRef: 104, heard: 3)
+        // The first one is heard again, so that both are known. They come back in time now.
+        book.stand(first, at: mark(95), lastRef: 140, heard: 3)
+        book.depart(first, owesLoss: false, heard: 3, until: 99)
+        let again = try #require(book.claim(Self.key, firstRef: 142, now: 4))
+        #expect(!again.owesLoss)
+    }
+
+    @Test func `that a window was dropped is known after a restart`() throws {
+        let book = book()
+        let place = try #require(book.arrive(Self.key, on: 0, lastRef: 50, at: mark(10)))
+        book.depart(place, owesLoss: false, heard: 0, until: 5)
+        _ = try #require(book.arrive(Self.key, on: 0, lastRef: 7, at: mark(90)))
+        var file = written(book)
+        book.expire(now: 5)
+        file = written(book, over: file)
+        #expect(try #require(restored(file).claim(Self.key, firstRef: 51, now: 1)).owesLoss)
+    }
+
     // MARK: Written down
 
     private static let head = ResumeRegistry.Head(

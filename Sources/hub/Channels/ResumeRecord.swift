@@ -36,7 +36,9 @@ extension ResumeRegistry {
             var last: UInt32?
             for place in places {
                 entries[Int(place)].isDirty = false
-                let bytes = Record(entries[Int(place)]).bytes
+                var entry = entries[Int(place)]
+                entry.hasDroppedSiblings = !isFree(place) && dropped.mayHave(entry.key)
+                let bytes = Record(entry).bytes
                 if let last, place == last + 1 {
                     changes[changes.count - 1].bytes += bytes
                 } else {
@@ -109,7 +111,7 @@ extension ResumeRegistry {
         init(_ entry: Entry) {
             let flags: UInt64 =
                 (entry.hasOwnMark ? 1 : 0) | (entry.owesLoss ? 2 : 0) | (entry.outlivedRestart ? 4 : 0)
-                | (entry.succeeded > 0 || entry.isDoubtful ? 8 : 0)
+                | (entry.succeeded > 0 || entry.isDoubtful ? 8 : 0) | (entry.hasDroppedSiblings ? 16 : 0)
             self.init(words: [
                 UInt64(entry.standing.rawValue) | flags << 8 | UInt64(entry.loop) << 16 | UInt64(entry.lastRef) << 32,
                 entry.key.high, entry.key.low, entry.mark.epoch, entry.mark.offset,
@@ -149,7 +151,7 @@ extension ResumeRegistry {
                 taker: ResumeRegistry.Taker(
                     address: UInt32(truncatingIfNeeded: words[6] >> 32), socket: UInt32(truncatingIfNeeded: words[6])),
                 outlivedRestart: words[0] >> 8 & 4 == 4,
-                isDoubtful: words[0] >> 8 & 8 == 8)
+                isDoubtful: words[0] >> 8 & 8 == 8, hasDroppedSiblings: words[0] >> 8 & 16 == 16)
         }
     }
 }

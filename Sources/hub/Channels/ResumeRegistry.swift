@@ -19,7 +19,7 @@ public struct ResumeKey: Hashable, Sendable {
 /// A client numbers its messages across all its sockets. So a client whose first number on a socket is higher than a
 /// channel's last number may be that channel's client. A client that begins at one is a new one. Several clients of one
 /// login (browser windows) cannot be distinguished reliably. A joining client then resumes from the lowest of their
-/// positions: it may receive some changes twice, but misses none.
+/// positions: it may receive some changes twice, but misses none. If it may be one whose entry was dropped, it is told.
 public struct ResumeRegistry: Sendable {
     /// Index of a channel's entry in the registry, valid while the channel is connected.
     public typealias Place = UInt32
@@ -94,6 +94,8 @@ public struct ResumeRegistry: Sendable {
         var doubtedAt: UInt64 = 0
         /// Index of the next entry with the same key; its own index if it is the last one.
         var next: UInt32 = 0
+        /// True if other clients of the key were dropped, as the file says after a restart.
+        var hasDroppedSiblings = false
         /// True if the entry has changes that `takeChanges` has not returned yet.
         var isDirty = false
     }
@@ -118,6 +120,7 @@ public struct ResumeRegistry: Sendable {
     private(set) var loopMarks: [EventLogPosition?]
     /// Indices of the entries that may belong to the same client as another one.
     private var doubted: Set<UInt32> = []
+    private(set) var dropped: DroppedClients
     /// Indices of the entries that the next `takeChanges` returns.
     var dirty: [UInt32] = []
     /// Indices of the entries that the file on the disk surely contains as in use.
@@ -133,6 +136,7 @@ public struct ResumeRegistry: Sendable {
     public init(maximum: Int, loops: Int) {
         precondition(maximum > 0 && loops > 0, "a book of nothing")
         self.maximum = maximum
+        dropped = DroppedClients(maximum: maximum)
         loopMarks = Array(repeating: nil, count: loops)
     }
 
@@ -148,6 +152,7 @@ public struct ResumeRegistry: Sendable {
     ) -> Place? {
         guard let place = takeFree(for: taker) else {
             evicted += 1
+            dropped.noteWithoutEntry(key)
             return nil
         }
         var isDoubtful = false
@@ -228,7 +233,9 @@ public struct ResumeRegistry: Sendable {
         if let claim = key.flatMap({ claim($0, of: taker, firstRef: firstRef, on: loop, now: now) }) {
             return .goesOn(claim)
         }
-        return firstRef > 1 ? .unknown : .begins
+        if firstRef <= 1 { return .begins }
+        if let key { dropped.hasReturned(key, firstRef: firstRef) }
+        return .unknown
     }
 
     private mutating func claim(
@@ -248,7 +255,15 @@ public struct ResumeRegistry: Sendable {
             claimed = (least, entry.owesLoss || claimed?.owesLoss == true || isOfAnotherLog)
             if closest.map({ entries[Int($0)].lastRef < entry.lastRef }) ?? true { closest = place }
         }
-        guard let claimed, let closest else { return nil }
+        guard var claimed, let closest else { return nil }
+        if dropped.hasUnnumbered(key) { claimed.owesLoss = true }
+        if dropped.mayBeOne(key, firstRef: firstRef, closest: entries[Int(closest)].lastRef) {
+            // The entry may be another client's, so it stays.
+            return Claim(
+                mark: claimed.mark, owesLoss: true,
+                place: arrive(
+                    key, of: taker, on: loop, lastRef: firstRef, at: claimed.mark, owesLoss: true, now: now))
+        }
         // A client that returns later for one of the other entries may be the one that had acknowledged only this
         // position.
         var others: [UInt32] = []
@@ -273,13 +288,10 @@ public struct ResumeRegistry: Sendable {
         var isFound = false
         forEach(of: key) { _, entry in
             guard entry.lastRef < firstRef, !entry.isDoubtful, entry.succeeded == 0 else { return }
-            if firstRef - entry.lastRef <= Self.lostOnTheWay { isFound = true }
+            if firstRef - entry.lastRef <= DroppedClients.lostOnTheWay { isFound = true }
         }
         return isFound
     }
-
-    /// Number of a client's last messages that may have been lost when its socket broke.
-    private static let lostOnTheWay: UInt32 = 8
 
     /// Gives the entry at `place` back to a client that joins again on the same socket. If another client has taken
     /// that entry, adds a new one.
@@ -359,7 +371,18 @@ public struct ResumeRegistry: Sendable {
     private mutating func forgetFirst() {
         let (place, expires) = leaving[leavingHead]
         leavingHead += 1
-        if isGone(place, until: expires) { release(place) }
+        if isGone(place, until: expires) { drop(place) }
+    }
+
+    /// Removes the entry of a client that may yet return.
+    private mutating func drop(_ place: UInt32) {
+        let entry = entries[Int(place)]
+        release(place)
+        dropped.note(entry.key, lastRef: entry.lastRef)
+        // The file says of the others of the key that one was dropped.
+        var others: [UInt32] = []
+        forEach(of: entry.key) { other, _ in others.append(other) }
+        for other in others { touch(other) }
     }
 
     /// True if the entry at the index is still the disconnected one that expires at `expires`. Another entry may have
@@ -396,7 +419,7 @@ public struct ResumeRegistry: Sendable {
             }
         }
         guard let place = dispensable(for: taker, onlyOfAddress: isOverAllowance) else { return nil }
-        release(place)
+        drop(place)
         evicted += 1
         return free.popLast()
     }
@@ -513,6 +536,7 @@ public struct ResumeRegistry: Sendable {
         precondition(entries.isEmpty, "a book that was begun is not restored")
         for var entry in written.prefix(maximum) {
             let place = UInt32(entries.count)
+            if let entry, entry.hasDroppedSiblings { dropped.noteUnknown(entry.key) }
             entries.append(Entry())
             let isHere = entry?.standing == .here
             if isHere, let found = entry, !found.hasOwnMark {
@@ -520,6 +544,7 @@ public struct ResumeRegistry: Sendable {
                 if let mark { entry?.mark = mark } else { entry = nil }
             }
             guard var entry, entry.standing == .here || entry.standing == .gone && entry.expires > now else {
+                if let entry, entry.standing == .gone { dropped.note(entry.key, lastRef: entry.lastRef) }
                 free.append(place)
                 continue
             }
