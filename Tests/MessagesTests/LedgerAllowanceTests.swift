@@ -53,4 +53,35 @@ import Testing
         let ended = taken(.left)
         #expect(standing + ended <= most && standing + ended > most - 2)
     }
+
+    @Test func `where presence was dropped, the log says how much, between what came before and after`() {
+        let notes = WaitingNotes(ProjectMetrics()).presence
+        func mark(_ time: Int64) -> PresenceMark {
+            PresenceMark(
+                event: .joined, isPrivate: false, time: time, topic: [1], key: [2], ref: [3],
+                meta: [UInt8](repeating: 0x61, count: 100_000))
+        }
+        var time: Int64 = 0
+        repeat { time += 1 } while notes.record([mark(time)])
+        let firstDropped = time
+        for _ in 0..<4 { #expect(!notes.record([mark(time + 1)])) }
+        var written: [PresenceMark] = []
+        func write() {
+            let entry = notes.next()
+            written += entry
+            notes.taken(entry.count)
+        }
+        write()
+        #expect(notes.record([mark(1_000_000)]))
+        while !notes.isEmpty { write() }
+        #expect(written.map(\.event).filter { $0 == .missing }.count == 1)
+        let place = written.firstIndex { $0.event == .missing } ?? 0
+        #expect(written[place].meta == Array(#"{"count":5}"#.utf8) && written[place].time == firstDropped)
+        #expect(written[place - 1].time == firstDropped - 1 && written[place + 1].time == 1_000_000)
+        // What is too large for the log is missing, too, and nobody need record anything afterwards.
+        var large = mark(7)
+        large.topic = [UInt8](repeating: 1, count: 70_000)
+        #expect(!notes.record([large]))
+        #expect(notes.next().map(\.event) == [.missing])
+    }
 }

@@ -14,17 +14,27 @@ public protocol LogNote: Sendable {
     /// True if other notes are more urgent. The log's queue refuses this note when it is half full, to leave room for
     /// them.
     var yields: Bool { get }
+    /// Returns a note that stands in the log for this note and the `count - 1` dropped after it; nil if whoever recorded
+    /// them is told and sees to it.
+    func standIn(for count: Int) -> Self?
     static func encode(_ notes: some Collection<Self>, to writer: inout ByteWriter)
 }
 
 extension LogNote {
     public var isBulk: Bool { false }
     public var yields: Bool { isBulk }
+    public func standIn(for count: Int) -> Self? { nil }
 }
 
 extension PresenceMark: LogNote {
     public var isStorable: Bool { PresenceCodec.isStorable(self) }
     public var keys: [UInt64] { [] }
+
+    public func standIn(for count: Int) -> PresenceMark? {
+        PresenceMark(
+            event: .missing, isPrivate: false, time: time, topic: [], key: [], ref: [],
+            meta: Array(#"{"count":\#(count)}"#.utf8))
+    }
 
     public static func encode(_ marks: some Collection<PresenceMark>, to writer: inout ByteWriter) {
         PresenceCodec.encode(marks, to: &writer)

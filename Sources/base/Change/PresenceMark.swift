@@ -9,12 +9,15 @@ public struct PresenceMark: Sendable, Equatable {
         case joined = 1
         case left = 2
         case updated = 3
+        /// Marks are missing here, because their queue was full. The metadata says how many.
+        case missing = 4
 
         public var name: String {
             switch self {
             case .joined: "joined"
             case .left: "left"
             case .updated: "updated"
+            case .missing: "missing"
             }
         }
     }
@@ -94,7 +97,7 @@ public enum PresenceCodec {
     @_lifetime(reader: copy reader)
     private static func mark(_ reader: inout ByteReader) throws(ByteError) -> PresenceMark {
         guard let event = PresenceMark.Event(rawValue: try reader.uint8()) else {
-            throw ByteError(expected: "joined, left or updated", offset: reader.offset - 1)
+            throw ByteError(expected: "joined, left, updated or missing", offset: reader.offset - 1)
         }
         let isPrivate = try reader.uint8()
         guard isPrivate <= 1 else { throw ByteError(expected: "private or not", offset: reader.offset - 1) }

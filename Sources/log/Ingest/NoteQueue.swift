@@ -6,11 +6,36 @@ import Synchronization
 /// Queue of notes that will be written into the log, in order. Any thread adds notes; the ingest thread writes them.
 ///
 /// The queue has a limit. If it is full, it drops new notes and counts them. The recorded events do not depend on their
-/// notes.
+/// notes. If the notes have a stand-in for dropped ones, the queue adds it as soon as it has room.
 final class NoteQueue<Note: LogNote>: Sendable {
     private struct Waiting {
         var notes: [Note] = []
         var bytes = 0
+        /// First of the dropped notes for which the log has no stand-in yet, and their number.
+        private var missing: (first: Note, count: Int)?
+
+        private var standIn: Note? { missing.flatMap { $0.first.standIn(for: $0.count) } }
+
+        /// Adds the note, after the stand-in for those that are missing. Drops it if there is no room for it.
+        mutating func add(_ note: Note) -> Bool {
+            let added = [standIn, note].compactMap(\.self)
+            let bytes = added.reduce(bytes) { $0 + $1.byteCount }
+            guard note.isStorable, bytes <= Limits.maximumWaitingNoteBytes / (note.yields ? 2 : 1) else {
+                missing = (missing?.first ?? note, (missing?.count ?? 0) + 1)
+                return false
+            }
+            notes += added
+            self.bytes = bytes
+            missing = nil
+            return true
+        }
+
+        /// Adds the stand-in for those that are missing, once all notes before them have been taken.
+        mutating func addStandIn() {
+            guard notes.isEmpty, let note = standIn else { return }
+            missing = nil
+            _ = add(note)
+        }
     }
 
     private let waiting = Mutex(Waiting())
@@ -26,16 +51,8 @@ final class NoteQueue<Note: LogNote>: Sendable {
     func record(_ notes: [Note]) -> Bool {
         let dropped = waiting.withLock { waiting in
             var dropped = 0
-            for note in notes {
-                let bytes = note.byteCount
-                let most = Limits.maximumWaitingNoteBytes / (note.yields ? 2 : 1)
-                guard note.isStorable, waiting.bytes + bytes <= most else {
-                    dropped += 1
-                    continue
-                }
-                waiting.notes.append(note)
-                waiting.bytes += bytes
-            }
+            for note in notes where !waiting.add(note) { dropped += 1 }
+            waiting.addStandIn()
             return dropped
         }
         if dropped > 0 { self.dropped.add(dropped) }
@@ -61,6 +78,7 @@ final class NoteQueue<Note: LogNote>: Sendable {
         waiting.withLock { waiting in
             waiting.bytes -= waiting.notes.prefix(count).reduce(0) { $0 + $1.byteCount }
             waiting.notes.removeFirst(count)
+            waiting.addStandIn()
             let isCounted = waiting.notes.isEmpty ? waiting.bytes == 0 : waiting.bytes > 0
             assert(isCounted, "the bytes are those of the notes that wait")
         }

@@ -33,7 +33,7 @@ struct TailCommand: Command {
         schema, table; for rows key, record, old_record, and for updates changed (null if the log does not show it) \
         and unchanged (large values that were not sent, which record lacks); for op MESSAGE transactional, prefix, \
         content (null if it is not text: then content_hex); for op TRUNCATE cascade, restart_identity; for op GAP \
-        reason, from_lsn, to_lsn; for op PRESENCE event (joined, left, updated), topic, private, key, ref, meta; for \
+        reason, from_lsn, to_lsn; for op PRESENCE event (joined, left, updated, missing), topic, private, key, ref, meta; for \
         op MARK event (marked, paused, resumed, rotated), text.
         """
     let options: [Option] =

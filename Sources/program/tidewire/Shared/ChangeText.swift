@@ -143,6 +143,10 @@ struct ChangeText {
     /// Returns the cells of a line about a presence event, in the same columns as the lines about changes.
     func line(_ presence: RecordedPresence) -> [String] {
         let mark = presence.mark
+        if mark.event == .missing {
+            let (place, time) = (String(presence.offset), zone.text(mark.time))
+            return [place, time, "-", "-", "P", "-", "-", "missing marks, the queue was full: \(text(mark.meta))"]
+        }
         return [
             String(presence.offset), zone.text(mark.time), "-", "-", "P", text(mark.topic), text(mark.key),
             "\(mark.event.name)\(mark.isPrivate ? " (private)" : "") \(shortened(ifLong: text(mark.meta)))",
