@@ -1,3 +1,4 @@
+import Diagnostics
 import EventLog
 import History
 import System
@@ -165,6 +166,25 @@ import WebSocket
         // Each key is another read, and yet an operator does not fill the disk.
         for key in 0..<1000 { try audit.read("row \(key)", by: ana, log: log, atMonotonic: second * 130) }
         #expect(try lines(log, AuditTrail.readsName).count == 3 + 60)
+        #expect(
+            try lines(log, AuditTrail.readsName).last?.what
+                == "row 59 (the last line of this minute: further reads are only counted)")
+        audit.end()
+        audit.end()
+        let last = try lines(log, AuditTrail.readsName).suffix(2)
+        #expect(last.map(\.subject) == ["ana@ops", "ana@ops"])
+        #expect(last.last?.what == "940 reads before this were not noted")
+    }
+
+    @Test func `what was not noted is also written for operators that are forgotten`() throws {
+        let log = TemporaryDirectory.make("log")
+        let audit = OperatorAudit(fallback: log)
+        for _ in 0..<3 { try audit.read("tail", by: ana, log: log, atMonotonic: 1) }
+        for number in 0..<Limits.maximumAuditedOperators {
+            try audit.read("tail", by: Operator(subject: "\(number)", role: .viewer), log: log, atMonotonic: 2)
+        }
+        let owed = try lines(log, AuditTrail.readsName).filter { $0.what.contains("not noted") }
+        #expect(owed.map(\.what) == ["2 reads before this were not noted"] && owed.map(\.subject) == ["ana@ops"])
     }
 
     @Test func `a question is written down without what it looks for`() throws {

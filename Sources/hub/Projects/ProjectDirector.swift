@@ -532,6 +532,7 @@ public final class ProjectDirector: Operators {
         streams.withLock { $0 }?.close()
         questions.withLock { $0 }?.close()
         lanes.close()
+        audit.end()
     }
 
     /// Ends all projects in parallel. The caller calls this after clients and loops have ended.
