@@ -50,6 +50,15 @@ private final class Recorder: Sendable {
             ])
     }
 
+    @Test func `each subject is named once, and the log says when it names no more`() {
+        var named = LoggedOnce(atMost: 2, ending: "the log names no further policies")
+        let log = recorder.log()
+        let isNews = ["a", "a", "b", "c", "d", "a"].map { named.isNews($0, in: log) }
+        #expect(isNews == [true, false, true, false, false, false])
+        #expect(recorder.text.split(separator: "\n").count == 1)
+        #expect(recorder.text.contains("the log names no further policies"))
+    }
+
     @Test func `writes the same as JSON with numbers as numbers`() {
         recorder.log(format: .json).warning(
             "disk is full", [.path("/data \"x\""), .count(-3), .offset(UInt64.max), .delay(.milliseconds(1500))])

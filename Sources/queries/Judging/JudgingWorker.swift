@@ -38,7 +38,9 @@ final class JudgingWorker: ConnectedWorker {
     /// True if the thread may connect before its first job. It does so once a caller has asked if the login is fit.
     private let isWatching: Bool
     /// Roles to which the login cannot switch. A warning has been logged for each.
-    private var refusedRoles: Set<String> = []
+    private var refusedRoles = LoggedOnce(
+        atMost: Limits.maximumPolicyReports,
+        ending: "the log names no further roles that the login for policies cannot become")
     private var examineAt: UInt64 = 0
     private var batchBegan: UInt64 = 0
     /// Deadline of the current batch, as monotonic time in nanoseconds. The thread gives up the batch then, because
@@ -107,7 +109,7 @@ final class JudgingWorker: ConnectedWorker {
 
     /// Logs a warning that the login cannot switch to the role, once for each role.
     func warnCannotBecome(_ role: String) {
-        guard refusedRoles.count < Limits.maximumPolicyReports, refusedRoles.insert(role).inserted else { return }
+        guard refusedRoles.isNews(role) else { return }
         Log.shared.warning(
             "the login for policies cannot become a role that tokens name: policies that only PostgreSQL can decide show this role no rows",
             [.user(role), .hint("GRANT \(Quoted.identifier(role)) TO the login of policy_database_url")])

@@ -90,7 +90,8 @@ struct ViewTrial: Hashable {
 final class TrialBench {
     private var known: [ViewTrial: ViewTrial.Outcome] = [:]
     private var validFor = ""
-    private var reported: Set<String> = []
+    private var reported = LoggedOnce(
+        atMost: Limits.maximumPolicyReports, ending: "the log names no further problems of policies")
 
     /// Clears the cache if the fingerprint has changed, because names may then have other meanings.
     func begin(_ fingerprint: String) {
@@ -100,10 +101,8 @@ final class TrialBench {
     }
 
     /// True the first time that it is called with this text, so that the caller logs each text only once. Always false
-    /// once the maximum number of reports is reached.
-    func isNews(_ what: String) -> Bool {
-        reported.count < Limits.maximumPolicyReports && reported.insert(what).inserted
-    }
+    /// once the maximum number of reports is reached, which the log says.
+    func isNews(_ what: String) -> Bool { reported.isNews(what) }
 
     /// Returns the outcome of each trial. Trials that the cache lacks are run.
     func outcomes(
