@@ -600,6 +600,10 @@ public enum Limits {
     /// text.
     public static let policyLockTimeout = Duration.milliseconds(200)
 
+    /// Maximum number of blocks of 65,536 transaction numbers that a loop keeps, in 2 MB, to notice commits that the log
+    /// has and PostgreSQL does not show yet.
+    public static let passedTransactionBlocks = 256
+
     /// Maximum number of policies that the hub names in its log as problematic.
     public static let maximumPolicyReports = 1024
 

@@ -10,6 +10,9 @@ public struct VisibleTransactions: Sendable, Hashable {
     /// Numbers of the transactions that were running when the snapshot was taken.
     var running: Set<UInt64>
 
+    /// Lower halves of the numbers of the transactions that were running, as the replication stream sends them.
+    public var runningXids: [UInt32] { running.map { UInt32(truncatingIfNeeded: $0) } }
+
     /// Query that returns the snapshot in the form `xmin:xmax:xip_list`.
     public static let question = "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text"
 
