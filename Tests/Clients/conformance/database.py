@@ -304,6 +304,13 @@ async def replay_that_is_cut(stage):
         equal(len(numbers), 8 if is_cut else 3, "their number")
         told = [(m.code, m.payload["status"]) for m in come if m.event == "system"]
         equal(told, [("ChangesMissing", "ok")] if is_cut else [], "what is said of the others")
+    # A message that is larger than this quarter is sent alone.
+    await stage.database.run(text.replace("290000", "2500000").format(14))
+    peer = await stage.peer()
+    await peer.join(topic, {"private": True, "broadcast": {"replay": {"since": since(600), "limit": 3}}})
+    come = await peer.fence()
+    equal([m.payload["payload"]["n"] for m in come if m.event == "broadcast"], [14], "the message alone")
+    equal([m.code for m in come if m.event == "system"], ["ChangesMissing"], "what is said of the others")
 
 
 @scenario("a replay of bytes is kind 4 with meta, and nothing in V1", tables=OPEN)

@@ -26,7 +26,7 @@ KINDS = {
 }
 IDENTITIES = ["session", "client_id", "nothing"]
 #: Kept by the hub of these scenarios.
-GRACE = 3
+GRACE = 10
 
 
 class Member:

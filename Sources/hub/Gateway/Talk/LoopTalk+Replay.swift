@@ -54,12 +54,13 @@ extension LoopTalk {
         }
     }
 
-    /// Returns the newest messages that are not larger together than a client may be sent at once.
+    /// Returns the newest message and those before it, as long as they are not larger together than a client may be
+    /// sent at once.
     private static func newest(_ messages: [ArchivedMessage], within bytes: Int) -> [ArchivedMessage] {
-        var left = bytes
+        var taken = 0
         return messages.reversed().prefix { message in
-            left -= message.byteCount
-            return left >= 0
+            defer { taken += message.byteCount }
+            return taken == 0 || taken + message.byteCount <= bytes
         }.reversed()
     }
 
