@@ -52,7 +52,8 @@ public final class ActivePolicy {
     public let number: UInt32
     /// Predicate that decides which rows the holder sees; nil until the memberships are known.
     public var predicate: Predicate?
-    /// Last predicate that was known. What it shows, clients have been shown; nil before the first.
+    /// Last predicate that was known. What it shows, clients have been shown; nil before the first, and after a set was
+    /// taken back to an earlier transaction.
     public var shown: Predicate?
     /// True if the holder was released or a newer policy has replaced this one. The policy is removed once no binding
     /// uses it.

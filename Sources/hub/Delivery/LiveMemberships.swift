@@ -15,6 +15,8 @@ public struct LiveMemberships: ~Copyable {
     private var index = MembershipIndex()
     /// Progress in applying the current transaction of the log to the sets.
     private(set) var progress = MembershipProgress()
+    /// Numbers of the sets that were filled while a transaction of the log was already applied to the others.
+    private var filledMeanwhile: Set<UInt32> = []
     private var passed = PassedTransactions()
     /// True if a table changed so that some of its sets are no longer valid.
     private var hasReplaced = false
@@ -165,6 +167,7 @@ public struct LiveMemberships: ~Copyable {
             if set.mayBeAhead { mayBeAhead.insert(number) }
             if set.isSettled { settled.append(set) }
         }
+        noteFilled(settled)
         return settled
     }
 
@@ -174,6 +177,10 @@ public struct LiveMemberships: ~Copyable {
         guard let set = set(awaiting: filling) else { return nil }
         set.isUnanswered()
         return set
+    }
+
+    private mutating func noteFilled(_ settled: [MembershipSet]) {
+        if progress.transaction != nil { filledMeanwhile.formUnion(settled.map(\.number)) }
     }
 
     /// Returns the set that waits for PostgreSQL's answer to this filling; nil if no set does any more.
@@ -344,6 +351,7 @@ public struct LiveMemberships: ~Copyable {
             if set.mayBeAhead { mayBeAhead.insert(number) }
             if set.isSettled { settled.append(set) } else { refill(set) }
         }
+        noteFilled(settled)
         return settled
     }
 
@@ -370,6 +378,17 @@ public struct LiveMemberships: ~Copyable {
     /// Ends a log entry. If the transaction has no further parts, ends the transaction too.
     mutating func finish(_ entry: EventLogEntry) {
         progress.finishEntry(endsTransaction: entry.kind == .transaction && !entry.isContinued)
+        if progress.transaction == nil, !filledMeanwhile.isEmpty { filledMeanwhile = [] }
+    }
+
+    /// Returns the keys that came or went with the transaction at the frontier, if the sets already contain it although
+    /// its rows have not all been delivered. A channel that comes to this reader now does not hear of them otherwise.
+    func touchedAhead(_ set: MembershipSet) -> TouchedKeys {
+        guard let transaction = progress.transaction else { return TouchedKeys() }
+        if !filledMeanwhile.contains(set.number) { return set.touched(by: transaction) }
+        var keys = TouchedKeys()
+        keys.addAll()
+        return keys
     }
 
     /// Forgets which entry was applied, because the log is opened again.
@@ -390,20 +409,22 @@ struct MembershipProgress {
     private(set) var begun: TransactionInfo?
     /// True if the effects of the transaction's later parts have already been applied.
     private(set) var isAheadOfParts = false
+    /// Commit position of the transaction whose effect has been applied, until it has been delivered.
+    private(set) var transaction: UInt64?
 
     /// Begins a log entry. Returns false if its effect was already applied with an earlier part of its transaction.
     mutating func begin(_ info: TransactionInfo) -> Bool {
-        (hasApplied, begun) = (true, info)
+        (hasApplied, begun, transaction) = (true, info, info.commitLSN.rawValue)
         return !isAheadOfParts
     }
 
     mutating func applyLaterParts() { isAheadOfParts = true }
 
     /// Records that the later parts could not be applied to the sets. The entry is applied again.
-    mutating func partsAreLost() { (hasApplied, isAheadOfParts) = (false, false) }
+    mutating func partsAreLost() { (hasApplied, isAheadOfParts, transaction) = (false, false, nil) }
 
     mutating func finishEntry(endsTransaction: Bool) {
         (hasApplied, begun) = (false, nil)
-        if endsTransaction { isAheadOfParts = false }
+        if endsTransaction { (isAheadOfParts, transaction) = (false, nil) }
     }
 }

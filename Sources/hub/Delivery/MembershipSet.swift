@@ -34,8 +34,7 @@ public final class MembershipSet {
     private var audience = MembershipAudience()
     /// Keys that came or went since the policies that use the set were last evaluated.
     private(set) var touched = TouchedKeys()
-    /// True if rows came or went before the keys were known. Clients that got rows before that may see others since.
-    public private(set) var hasMovedBeforeFilled = false
+    private var newestTouched = NewestTouchedKeys()
 
     public init(
         _ held: HeldMembership, _ subject: PolicySubject, _ table: CatalogTable, number: UInt32 = 0,
@@ -125,8 +124,8 @@ public final class MembershipSet {
 
     /// Empties the set, so that PostgreSQL can fill it again.
     func discard(passed: Int, for filling: MembershipFilling) {
-        if state == .filling { hasMovedBeforeFilled = true }
         forget()
+        touched.addAll()
         pending = PendingFill(filling, passed: passed)
     }
 
@@ -139,18 +138,19 @@ public final class MembershipSet {
         }
     }
 
-    /// Forgets which keys came or went, because the policies that use the set have been evaluated with them.
+    /// Forgets which keys came or went, if all policies that use the set have been evaluated with them.
     public func forgetTouched() {
-        touched = TouchedKeys()
-        if state != .filling { hasMovedBeforeFilled = false }
+        if isCurrent, audience.usersInOrder.allSatisfy({ $0.sets.allSatisfy(\.isCurrent) }) { touched = TouchedKeys() }
     }
+
+    /// Returns the keys that came or went with the transaction at this position, which is the newest that was applied.
+    func touched(by transaction: UInt64) -> TouchedKeys { newestTouched.touched(by: transaction) }
 
     /// True if only PostgreSQL knows the keys, and some row came or went, so that a holder may see other rows.
     public var isLeftAndTouched: Bool { state == .left && !touched.isEmpty }
 
     private func forget() {
         state = .filling
-        touched.addAll()
         counted.removeAll()
         pending = PendingFill()
         validity.forget()
@@ -186,6 +186,7 @@ public final class MembershipSet {
     public func giveUp(_ end: State) {
         assert(end == .failed || end == .left, "giving up is an end")
         forget()
+        touched.addAll()
         state = end
         assert(counted.isEmpty, "who gave up counts nobody as a member")
     }
@@ -229,7 +230,7 @@ public final class MembershipSet {
     public var isOfLaterOnly: Bool { state == .live && validity.isOfLaterOnly }
 
     /// Makes a filled set wait again, for a channel that must receive the log's next transactions. The contents become
-    /// an answer again, from which the hub removes the effects of later transactions.
+    /// an answer again, from which the hub removes the effects of later transactions. No key comes or goes by that.
     func reopen(for place: UInt32, at now: UInt64) {
         guard let seen = validity.seen, isOfLaterOnly else { return }
         let rows = FilledMembership(
@@ -261,12 +262,11 @@ public final class MembershipSet {
         switch state {
         case .failed: return false
         case .left:
-            touched.addAll()
+            touchAll(at: lsn)
             return true
         case .filling:
             pending.add(key, change, xid: xid)
-            touched.add(key)
-            hasMovedBeforeFilled = true
+            touch(key, at: lsn)
             return false
         case .live:
             if validity.contains(xid: xid, at: lsn) { return false }
@@ -274,7 +274,7 @@ public final class MembershipSet {
             assert(abs(change) == 1, "a row comes or goes")
             let hadKey = counted.has(key)
             counted.add(key, change)
-            if hadKey != counted.has(key) { touched.add(key) }
+            if hadKey != counted.has(key) { touch(key, at: lsn) }
             if counted.count > Limits.maximumMembershipKeys { giveUp(.left) }
             return hadKey != counted.has(key) || !isSettled
         }
@@ -286,14 +286,24 @@ public final class MembershipSet {
     /// Removes all rows, because the table was truncated. Returns true if the set had rows.
     func truncate(xid: UInt32, at lsn: UInt64) -> Bool {
         if state == .left {
-            touched.addAll()
+            touchAll(at: lsn)
             return true
         }
         guard state == .live, !validity.contains(xid: xid, at: lsn) else { return false }
         let hadRows = counted.rowCount > 0
         counted.removeAll()
-        touched.addAll()
+        touchAll(at: lsn)
         return hadRows
+    }
+
+    private func touch(_ key: [UInt8]?, at lsn: UInt64) {
+        touched.add(key)
+        newestTouched.add(key, by: lsn)
+    }
+
+    private func touchAll(at lsn: UInt64) {
+        touched.addAll()
+        newestTouched.addAll(by: lsn)
     }
 
     /// False if a row with the key was removed that the set never held.

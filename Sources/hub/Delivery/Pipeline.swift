@@ -167,6 +167,13 @@ public struct Pipeline: ~Copyable {
     /// True if the pipeline is between entries and can read the next one.
     public var isBetweenEntries: Bool { isOpen && wait.isReading && reading.place.entryAt == nil }
 
+    /// Returns the rows that came into the holder's sight or left it with the transaction at the frontier, if its
+    /// memberships already count although its rows have not all been delivered; nil if there are none. A channel that
+    /// comes to this reader now does not hear of them otherwise.
+    public func rowsTouchedAhead(by policy: ActivePolicy) -> TouchedRows? {
+        policy.rows { memberships.touchedAhead($0) }
+    }
+
     /// True if the log has entries that the pipeline has not read yet.
     public var isBehind: Bool {
         isOpen && sources.log.end().map { reading.place.passed < $0.state.position.offset } ?? false

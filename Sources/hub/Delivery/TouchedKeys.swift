@@ -20,6 +20,32 @@ struct TouchedKeys {
     mutating func addAll() { keys = nil }
 }
 
+/// Keys that came or went with the newest transaction that touched a membership set.
+struct NewestTouchedKeys {
+    private var transaction: UInt64?
+    private var keys = TouchedKeys()
+
+    /// Returns the keys that the transaction with this commit position touched.
+    func touched(by transaction: UInt64) -> TouchedKeys {
+        self.transaction == transaction ? keys : TouchedKeys()
+    }
+
+    mutating func add(_ key: [UInt8]?, by transaction: UInt64) {
+        begin(transaction)
+        keys.add(key)
+    }
+
+    mutating func addAll(by transaction: UInt64) {
+        begin(transaction)
+        keys.addAll()
+    }
+
+    private mutating func begin(_ transaction: UInt64) {
+        if self.transaction != transaction { keys = TouchedKeys() }
+        self.transaction = transaction
+    }
+}
+
 /// Rows of a table that may have come into the sight of a policy's holder, or have left it, although the rows did not
 /// change.
 public enum TouchedRows: Equatable, Sendable {
@@ -38,14 +64,22 @@ public enum TouchedRows: Equatable, Sendable {
 
 extension ActivePolicy {
     /// Rows whose verdict may have changed since the policy was last evaluated.
-    public var touchedRows: TouchedRows {
+    public var touchedRows: TouchedRows { rows(by: \.touched) ?? .all }
+
+    /// True if keys came or went since the policy was last evaluated.
+    public var isTouched: Bool { sets.contains { !$0.touched.isEmpty } }
+
+    /// Returns the rows whose verdict may have changed with the keys; nil if there are no keys.
+    func rows(by keys: (MembershipSet) -> TouchedKeys) -> TouchedRows? {
         var touched: TouchedRows?
-        for set in sets where !set.touched.isEmpty {
-            guard let keys = set.touched.keys, let slot = residual.term.column(lookedUpIn: set.held.membership)
+        for set in sets {
+            let keys = keys(set)
+            if keys.isEmpty { continue }
+            guard let keys = keys.keys, let slot = residual.term.column(lookedUpIn: set.held.membership)
             else { return .all }
             let rows = TouchedRows.with(slot: slot, values: keys)
             touched = touched?.union(rows) ?? rows
         }
-        return touched ?? .all
+        return touched
     }
 }

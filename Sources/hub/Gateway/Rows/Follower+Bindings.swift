@@ -198,7 +198,7 @@ extension Follower {
                 }
                 replace(
                     tables.map { ($0, $0.policy.flatMap { policies[ObjectIdentifier($0)] }) }, request.binding, channel)
-                home.sets.compareSights(of: request.binding, channel)
+                home.sets.compareSights(of: request.binding, channel, on: self)
                 var moves: [ClientText] = []
                 if channel.bindings[request.binding].wantsMoves {
                     moves = tables.flatMap(warnings(aboutMovesOf:))

@@ -133,6 +133,8 @@ final class Follower: LoopPart {
         guard rebound == .done else { return rebound == .more }
         if isCrowded() { return false }
         guard home.held.holdsAllConcerned() else { return false }
+        // Clients hear of other rows before the changes that follow.
+        if home.sets.hasNews { return true }
         let more = pipeline.run(
             on: loop, until: home.tokens.nextExpiry, hears: { home.talk.topics.find($0, isPrivate: $1) != nil },
             tell: { hear($0) })

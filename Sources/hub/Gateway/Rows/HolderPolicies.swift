@@ -137,7 +137,11 @@ final class HolderPolicies {
     /// needs.
     private func reopen(_ set: MembershipSet, for place: UInt32) {
         follower.pipeline.memberships.reopen(set, for: place, at: loop.now)
-        for held in set.usersInOrder where !held.isSettled { hold(back: held, set) }
+        for held in set.usersInOrder {
+            // Clients hear of what comes and goes from the earlier transaction on, not of the difference to it.
+            held.shown = nil
+            if !held.isSettled { hold(back: held, set) }
+        }
         lookForWhatIsAheadLater()
     }
 
@@ -267,7 +271,7 @@ final class HolderPolicies {
     private func settled(_ set: MembershipSet) {
         let waiters = set.takeWaiters()
         for held in set.usersInOrder where held.isSettled { refresh(held) }
-        if set.isCurrent { set.forgetTouched() }
+        set.forgetTouched()
         for place in waiters { if let channel = follower.channel(at: place) { follower.bindAgain(place, channel) } }
     }
 
@@ -280,7 +284,7 @@ final class HolderPolicies {
                 if held.isSettled { refresh(held) } else { hold(back: held, set) }
             }
         }
-        for set in changed where set.isCurrent {
+        for set in changed {
             if set.isLeftAndTouched { for held in set.usersInOrder { tellOfOtherRows(held) } }
             set.forgetTouched()
         }
@@ -328,8 +332,7 @@ final class HolderPolicies {
         let predicate = held.makePredicate(.ofPolicies(project.catalog.snapshot), isDemoted: isDemoted)
         // While memberships are not known for the current transaction, the holder is shown nothing new.
         if held.sets.allSatisfy(\.isCurrent) {
-            let showsOthers = held.shown.map { $0 != predicate } ?? held.sets.contains(where: \.hasMovedBeforeFilled)
-            if showsOthers { tellOfOtherRows(held) }
+            if held.shown.map({ $0 != predicate }) ?? held.isTouched { tellOfOtherRows(held) }
             held.shown = predicate
         }
         guard predicate != held.predicate else { return }

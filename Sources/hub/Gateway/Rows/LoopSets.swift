@@ -76,6 +76,8 @@ final class LoopSets: LoopPart {
     unowned let home: ProjectLoop
     /// Places (indices) of the channels that have yet to be told.
     private var due: Set<UInt32> = []
+    /// True if a channel was noted since the last time that clients were told. Its follower reads on after that.
+    private(set) var hasNews = false
 
     init(of home: ProjectLoop) { self.home = home }
 
@@ -89,15 +91,22 @@ final class LoopSets: LoopPart {
         if let offset, channel.otherRows.hasTold(offset) || offset < channel.position.floor { return }
         channel.otherRows.add(rows, of: table, at: offset)
         due.insert(channel.place)
+        hasNews = true
     }
 
     /// Compares what the channel's binding delivers now with what it delivered before.
-    func compareSights(of index: Int, _ channel: Channel) {
+    func compareSights(of index: Int, _ channel: Channel, on follower: Follower) {
         guard channel.bindings[index].wantsMoves else { return }
         for placed in channel.bindings[index].tables {
             let (sight, table) = (RowSight(placed.binding, placed.policy, channel), placed.binding.table.oid)
             let former = channel.bindings[index].sights.updateValue(sight, forKey: table)
-            if let former, former != sight { note(.all, of: table, channel) }
+            if let former, former != sight {
+                note(.all, of: table, channel)
+            } else if former != nil || channel.position.isResumed, let policy = placed.policy,
+                let rows = follower.pipeline.rowsTouchedAhead(by: policy)
+            {
+                note(rows, of: table, channel, at: follower.pipeline.frontier)
+            }
         }
     }
 
@@ -112,6 +121,7 @@ final class LoopSets: LoopPart {
 
     /// Tells the clients that may see other rows than before, before their followers read on.
     func tellDue() {
+        hasNews = false
         for place in due.sorted() where home.channels[place].map(tell) ?? true { due.remove(place) }
     }
 
