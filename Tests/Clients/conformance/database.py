@@ -305,7 +305,10 @@ async def replay_that_is_cut(stage):
         told = [(m.code, m.payload["status"]) for m in come if m.event == "system"]
         equal(told, [("ChangesMissing", "ok")] if is_cut else [], "what is said of the others")
     # A message that is larger than this quarter is sent alone.
+    watcher = await ready(stage, topic)
     await stage.database.run(text.replace("290000", "2500000").format(14))
+    await watcher.expect("the largest message", lambda m: m.event == "broadcast" and m.payload["payload"]["n"] == 14)
+    await watcher.close()
     peer = await stage.peer()
     await peer.join(topic, {"private": True, "broadcast": {"replay": {"since": since(600), "limit": 3}}})
     come = await peer.fence()

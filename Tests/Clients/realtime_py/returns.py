@@ -32,17 +32,18 @@ GRACE = 10
 class Member:
     """A channel of a client of its own, with everything that it heard."""
 
-    def __init__(self, stage, kind: str, identity: str, table: str):
+    def __init__(self, stage, kind: str, identity: str, table: str, beside: "Member | None" = None):
         self.stage, self.kind, self.identity, self.table = stage, kind, identity, table
         self.is_private, self.has_rows, self.replays = KINDS[kind]
-        self.sub = f"open:{kind}-{identity}-{table}-{time.time_ns()}"
+        self.sub = beside.sub if beside else f"open:{kind}-{identity}-{table}-{time.time_ns()}"
+        self.session = beside.session if beside else str(uuid.uuid4())
         self.rows, self.messages = [], []
 
     def __str__(self):
         return f"{self.kind} with {self.identity}"
 
     async def join(self, supabase, url: str):
-        claims = {"session_id": str(uuid.uuid4())} if self.identity == "session" else {}
+        claims = {"session_id": self.session} if self.identity in ("session", "window") else {}
         params = {"client_id": str(uuid.uuid4())} if self.identity == "client_id" else {}
         self.client = await supabase.client(
             token=self.stage.token("authenticated", sub=ANA, **claims), url=url, params=params, initial_backoff=0.1, max_retries=200)
@@ -75,7 +76,8 @@ class Writer:
     async def write(self, count: int):
         for _ in range(count):
             self.last += 1
-            says = [send({"n": self.last}, "note", member.sub, member.is_private) for member in self.members]
+            topics = {member.sub: member.is_private for member in self.members}
+            says = [send({"n": self.last}, "note", sub, is_private) for sub, is_private in topics.items()]
             await self.stage.database.run(
                 "BEGIN", f"INSERT INTO {self.table} VALUES ({self.last})", *says, "COMMIT")
 
@@ -106,6 +108,10 @@ def away_by_signal(number):
 async def every_return(stage, table: str, aways):
     async with SupabaseClients(stage) as supabase, Proxy(stage.hub.url) as proxy:
         members = [Member(stage, kind, identity, table) for kind in KINDS for identity in IDENTITIES]
+        # Two windows of one login, which the hub knows by the same.
+        for kind in KINDS:
+            members.append(Member(stage, kind, "window", table))
+            members.append(Member(stage, kind, "window", table, beside=members[-1]))
         writer = Writer(stage, table, members)
         for member in members:
             await member.join(supabase, proxy.url)
