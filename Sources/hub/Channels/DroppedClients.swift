@@ -8,7 +8,7 @@ struct DroppedClients: Sendable {
         /// True if further clients of the key may have been dropped.
         var mayBeMore = false
         /// True if further clients of the key surely have no entry, so that no number says that a client is not one.
-        var areMore = false
+        var hasUnnumbered = false
         /// Number that tells the key's place in `order` from earlier ones.
         var serial = 0
     }
@@ -32,7 +32,7 @@ struct DroppedClients: Sendable {
             known.lastRefs.append(lastRef)
             if known.lastRefs.count > Self.maximumOfKey {
                 known.lastRefs.removeFirst()
-                known.areMore = true
+                known.hasUnnumbered = true
             }
         }
     }
@@ -41,7 +41,7 @@ struct DroppedClients: Sendable {
     mutating func noteUnknown(_ key: ResumeKey) { change(key) { $0.mayBeMore = true } }
 
     /// Records that there was no room for an entry of a client.
-    mutating func noteWithoutEntry(_ key: ResumeKey) { change(key) { $0.areMore = true } }
+    mutating func noteWithoutEntry(_ key: ResumeKey) { change(key) { $0.hasUnnumbered = true } }
 
     /// Records that a client has returned that has no entry. If it is not among the dropped ones, others may be missing
     /// there, too.
@@ -60,7 +60,7 @@ struct DroppedClients: Sendable {
     func mayHave(_ key: ResumeKey) -> Bool { known[key] != nil }
 
     /// True if some clients of the key surely have no entry, and nothing tells who they are.
-    func hasUnnumbered(_ key: ResumeKey) -> Bool { known[key]?.areMore ?? false }
+    func hasUnnumbered(_ key: ResumeKey) -> Bool { known[key]?.hasUnnumbered ?? false }
 
     /// True if a returning client may be a dropped one with a known number, although an entry of its key may be its own.
     ///
@@ -80,7 +80,7 @@ struct DroppedClients: Sendable {
             order.append((key, serial))
         }
         body(&known[key, default: Known()])
-        if let now = known[key], now.lastRefs.isEmpty, !now.mayBeMore, !now.areMore { known[key] = nil }
+        if let now = known[key], now.lastRefs.isEmpty, !now.mayBeMore, !now.hasUnnumbered { known[key] = nil }
         while known.count > maximum {
             let oldest = order[head]
             head += 1

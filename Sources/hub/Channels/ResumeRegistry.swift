@@ -136,7 +136,7 @@ public struct ResumeRegistry: Sendable {
     public init(maximum: Int, loops: Int) {
         precondition(maximum > 0 && loops > 0, "a book of nothing")
         self.maximum = maximum
-        dropped = DroppedClients(maximum: maximum)
+        dropped = DroppedClients(maximum: max(64, maximum / 4))
         loopMarks = Array(repeating: nil, count: loops)
     }
 
