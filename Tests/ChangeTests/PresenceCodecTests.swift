@@ -38,7 +38,7 @@ import Testing
         #expect(throws: ByteError.self) { _ = try PresenceCodec.decode((bytes + [0]).span.bytes) }
     }
 
-    @Test(arguments: [(0, 2), (5, 0), (5, 4), (6, 2)])
+    @Test(arguments: [(0, 2), (5, 0), (5, 5), (6, 2)])
     func `refuses another version, an unknown event, and a flag that is none`(place: Int, value: UInt8) {
         var bytes = Self.encoded(Self.marks)
         bytes[place] = value
