@@ -35,10 +35,11 @@ int tw_accept(int listener, struct sockaddr_storage *peer, socklen_t *length) {
 
 void tw_give_back_memory(void) { malloc_trim(1 << 20); }
 
-// Left alone the C library learns from large pieces that were freed: it takes the next ones from its heaps, and keeps twice as much
-// at the end of each thread's heap, which malloc_trim does not touch. What is said once is not learned.
+// By default the C library raises its threshold when a large piece is freed. It then takes the next large pieces from its heaps,
+// which fragments them, and keeps twice as much at the end of each thread's heap, which malloc_trim does not touch. A fixed
+// threshold keeps large pieces, such as the keys of a growing segment, outside of the heaps, so that memory stays flat.
 __attribute__((constructor)) static void keep_little_memory(void) {
-    mallopt(M_MMAP_THRESHOLD, 4 << 20);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 
